@@ -9,7 +9,6 @@ import fcntl
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from lazaretto.errors import SourceError
-from lazaretto.jobs.java import find_java
+from lazaretto.jobs.java import find_java, install_prefix, user_cache
 
 __all__ = ["SPARK_JARS", "ensure_jars", "spark_coordinates", "spark_jars_folder"]
 
@@ -41,7 +40,7 @@ def spark_coordinates() -> list[str]:
 
 def spark_jars_folder() -> Path | None:
     """The folder of extra jars that `make setup` filled, or None where it holds none for the installed versions."""
-    folder = Path(sys.prefix) / SPARK_JARS
+    folder = install_prefix() / SPARK_JARS
     return folder if _is_complete(folder, spark_coordinates()) else None
 
 
@@ -133,7 +132,7 @@ def _spark_modules() -> list[str]:
 
 def _ivy_cache() -> Path:
     """Downloads are kept per user, like pip's, so that a second checkout fetches nothing."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lazaretto" / "ivy"
+    return user_cache() / "ivy"
 
 
 @contextmanager
@@ -147,7 +146,7 @@ def _one_at_a_time(cache: Path) -> Iterator[None]:
 
 def main() -> None:
     """Resolve Spark's extra jars for this interpreter (`make setup` calls it)."""
-    ensure_jars(Path(sys.prefix) / SPARK_JARS, spark_coordinates(), beside_spark=True)
+    ensure_jars(install_prefix() / SPARK_JARS, spark_coordinates(), beside_spark=True)
 
 
 if __name__ == "__main__":

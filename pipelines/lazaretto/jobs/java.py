@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lazaretto.errors import ConfigurationError
 
-__all__ = ["MINIMUM_JAVA", "Java", "find_java", "spark_java_home"]
+__all__ = ["MINIMUM_JAVA", "Java", "find_java", "install_prefix", "spark_java_home", "user_cache"]
 
 MINIMUM_JAVA = 17
 """Spark 4 starts on Java 17 or newer."""
@@ -60,7 +60,7 @@ def spark_java_home(java: Java) -> Path:
         f'for a; do shift; case "$a" in {_SPARK_ONLY_MODULE}) ;; *) set -- "$@" "$a";; esac; done\n'
         f'exec {shlex.quote(str(java.executable))} "$@"\n'
     )
-    home = _writable_prefix() / "java"
+    home = install_prefix() / "java"
     shim = home / "bin" / "java"
     if not shim.is_file() or shim.read_text() != text:
         shim.parent.mkdir(parents=True, exist_ok=True)
@@ -70,6 +70,17 @@ def spark_java_home(java: Java) -> Path:
         # By rename: a session starting at the same time sees the old shim or the new one, never half of one.
         fresh.replace(shim)
     return home
+
+
+def install_prefix() -> Path:
+    """Where files that belong to this installation go: the virtual environment, or else the user's cache."""
+    prefix = Path(sys.prefix)
+    return prefix if os.access(prefix, os.W_OK) else user_cache()
+
+
+def user_cache() -> Path:
+    """Our folder in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lazaretto"
 
 
 def _candidates() -> list[Path]:
@@ -103,10 +114,3 @@ def _ask(executable: Path) -> Java | None:
         return None
     # "1.8" counts as 1, which is refused like every version below the minimum.
     return Java(Path(properties["java.home"]), int(version.group()))
-
-
-def _writable_prefix() -> Path:
-    prefix = Path(sys.prefix)
-    if os.access(prefix, os.W_OK):
-        return prefix
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lazaretto"
