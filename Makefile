@@ -12,9 +12,10 @@ MAKEFLAGS += --no-print-directory
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-setup: $(VENV)/.installed $(VENV)/.package $(VENV)/.jars  ## Make .venv: the locked packages, this one, and Spark's jars (once)
+setup: $(VENV)/.jars $(VENV)/.archive  ## Make .venv: the locked packages, this one, and Spark's jars (once)
 
-demo: setup  ## Run the whole story on this machine, in about a minute
+# Without the archive: it pays from the third start on, and the first look should come soon.
+demo: $(VENV)/.jars  ## Run the whole story on this machine
 	@$(BIN)/lazaretto demo
 
 test: setup lint  ## Everything: lint, then every test
@@ -51,4 +52,9 @@ $(VENV)/.package: pyproject.toml $(VENV)/.installed
 $(VENV)/.jars: $(VENV)/.package pipelines/lazaretto/jobs/jars.py
 	@echo "resolving Spark's jars for Delta, Kafka and Avro (a minute when nothing is cached)"
 	@$(BIN)/python -m lazaretto.jobs.jars
+	@touch $@
+
+$(VENV)/.archive: $(VENV)/.jars scripts/archive_classes.py
+	@echo "archiving Spark's classes for faster starts (half a minute)"
+	@$(BIN)/python scripts/archive_classes.py
 	@touch $@

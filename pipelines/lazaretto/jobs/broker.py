@@ -115,7 +115,7 @@ class LocalBroker:
                 # Ctrl-C on the terminal is ours to handle; the broker must outlive the queries that read it.
                 start_new_session=True,
             )
-        self._watchdog = _end_with_us(self._process.pid)
+        self._watchdog = _end_with_us(self._process.pid, None if self._given_dir else self._home)
         self._wait_until_it_answers()
         return self
 
@@ -211,10 +211,14 @@ class LocalBroker:
         self._watchdog = self._process = None
 
 
-def _end_with_us(pid: int) -> subprocess.Popen[bytes]:
-    """A shell that kills `pid` when our end of its standard input closes, which it also does when we are killed."""
+def _end_with_us(pid: int, folder: Path | None) -> subprocess.Popen[bytes]:
+    """A shell that kills `pid` and removes `folder` when our end of its standard input closes.
+
+    The system closes it even when we are killed and no handler of ours can run.
+    """
+    script = 'read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2"'
     return subprocess.Popen(
-        ["/bin/sh", "-c", 'read -r _; kill -9 "$0" 2>/dev/null', str(pid)],
+        ["/bin/sh", "-c", script, "sh", str(pid), str(folder or "")],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -110,7 +110,7 @@ def _ivy_module(coordinates: Sequence[str], excluded: Sequence[str]) -> str:
 
 
 def _first_problem(output: str) -> str:
-    problem = re.search(r"UnknownHostException: \S+|unresolved dependency: .+|\[FAILED *\] .+", output)
+    problem = re.search(r"Host \S+ not found|SERVER ERROR: .+|module not found: \S+|\[FAILED *\] .+", output)
     return problem.group().strip() if problem else "Ivy gave no reason"
 
 

