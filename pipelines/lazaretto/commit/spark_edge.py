@@ -1,0 +1,125 @@
+"""The edge to Spark, Delta and the file system: their errors become ours, their session settings stay as they were.
+
+Spark's texts carry values of records, so a message of ours names only the error condition or the exception's class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lazaretto.errors import CommitConflictError, SinkError, SourceError
+
+_CONFLICT_CLASSES = ("ConcurrentAppend", "ConcurrentDelete", "ConcurrentModification", "ConcurrentTransaction",
+                     "ConcurrentWrite", "MetadataChanged", "ProtocolChanged")  # fmt: skip
+_CONFLICT_CONDITIONS = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+_SOURCE_CONDITIONS = ("KAFKA_", "FAILED_READ_FILE", "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
+_SOURCE_CLASSES = ("org.apache.kafka.", "org.apache.spark.sql.kafka010.")
+_DEEPEST_CAUSE = 20
+
+
+class Cause(NamedTuple):
+    """One link of an exception's chain: its class and, where Spark knows one, its error condition."""
+
+    class_name: str
+    condition: str | None
+
+
+def causes(exc: BaseException) -> list[Cause]:
+    """The chain of an error raised by PySpark or Py4J, outermost first; Java causes included."""
+    chain: list[Cause] = []
+    if isinstance(exc, PySparkException):
+        chain.append(Cause(type(exc).__name__, exc.getCondition()))
+    throwable: Any = getattr(exc, "_origin", None) or getattr(exc, "java_exception", None)
+    while throwable is not None and len(chain) < _DEEPEST_CAUSE:
+        try:
+            chain.append(Cause(throwable.getClass().getName(), _condition(throwable)))
+            throwable = throwable.getCause()
+        except Exception:  # the JVM may be gone: what we know so far must do
+            break
+    return chain or [Cause(type(exc).__name__, None)]
+
+
+def _condition(throwable: Any) -> str | None:
+    try:
+        return str(throwable.getCondition() or "") or None
+    except Exception:  # not a Spark throwable
+        return None
+
+
+def is_conflict(exc: BaseException) -> bool:
+    """Whether a concurrent Delta writer won."""
+    return any(
+        (c.condition or "").startswith(_CONFLICT_CONDITIONS)
+        or c.class_name.rsplit(".", 1)[-1].startswith(_CONFLICT_CLASSES)
+        for c in causes(exc)
+    )
+
+
+def is_source_fault(exc: BaseException) -> bool:
+    """Whether the source could not be read, as far as the chain tells: Kafka, or a file that is gone or unreadable."""
+    return any(
+        (c.condition or "").startswith(_SOURCE_CONDITIONS) or c.class_name.startswith(_SOURCE_CLASSES)
+        for c in causes(exc)
+    )
+
+
+def named(exc: BaseException) -> str:
+    """The most telling condition of a chain, else the innermost class."""
+    chain = causes(exc)
+    conditions = [c.condition for c in chain if c.condition]
+    return conditions[-1] if conditions else chain[-1].class_name.rsplit(".", 1)[-1]
+
+
+@contextmanager
+def edge(doing: str, where: str, *, reads_source: bool = False) -> Iterator[None]:
+    """Translate what PySpark, Py4J and the file system raise inside.
+
+    Args:
+        doing: what was going on, as in "the stage could not be written".
+        reads_source: the source is evaluated inside, so that its faults can come up here.
+
+    Raises:
+        SourceError: `reads_source`, and the source is at fault.
+        CommitConflictError: a concurrent writer won the Delta commit.
+        SinkError: everything else from Spark and the file system.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as exc:
+        if reads_source and is_source_fault(exc):
+            raise SourceError(
+                f"the source could not be read ({named(exc)})", where=where, remedy="bring it back and run again"
+            ) from exc
+        if is_conflict(exc):
+            raise CommitConflictError(
+                f"{doing}: a concurrent writer won ({named(exc)})", where=where, remedy="run again"
+            ) from exc
+        raise SinkError(
+            f"{doing} ({named(exc)})", where=where, remedy="look at the storage and the Spark log, then run again"
+        ) from exc
+    except OSError as exc:
+        raise SinkError(
+            f"{doing} ({exc.strerror or type(exc).__name__})", where=where, remedy="look at the storage, then run again"
+        ) from exc
+
+
+@contextmanager
+def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Session settings for one statement. Some of them (`userMetadata`) would stick to whatever is committed next."""
+    before = {name: spark.conf.get(name, None) for name in values}
+    try:
+        for name, value in values.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
