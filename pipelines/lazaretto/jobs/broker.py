@@ -81,6 +81,13 @@ class LocalBroker:
         return f"127.0.0.1:{self._ports[0]}"
 
     @property
+    def data_dir(self) -> Path:
+        """Where its log, its settings and its own `broker.log` are."""
+        if self._home is None:
+            raise RuntimeError("the broker was never started, or is closed")
+        return self._home
+
+    @property
     def pid(self) -> int | None:
         """Process id of the running broker, or None."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None

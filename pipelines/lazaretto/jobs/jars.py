@@ -5,19 +5,22 @@ Later starts read that folder: no resolution, no network.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
+import ssl
 import subprocess
+import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from lazaretto.errors import SourceError
+from lazaretto.errors import LazarettoError, SourceError
 from lazaretto.jobs.java import find_java, install_prefix, user_cache
 
 __all__ = ["SPARK_JARS", "ensure_jars", "spark_coordinates", "spark_jars_folder"]
@@ -83,7 +86,9 @@ def _resolve(scratch: Path, into: Path, coordinates: Sequence[str], excluded: Se
     module = scratch / "ivy.xml"
     module.write_text(_ivy_module(coordinates, excluded))
     pattern = f"{into}/[artifact]-[revision](-[classifier]).[ext]"
-    command = [str(find_java().executable), "-jar", str(_ivy_jar()), "-cache", str(_ivy_cache()), "-ivy", str(module)]
+    java = find_java()
+    command = [str(java.executable), *(_trust_options(scratch) if java.from_pip else []), "-jar", str(_ivy_jar())]
+    command += ["-cache", str(_ivy_cache()), "-ivy", str(module)]
     if settings := os.environ.get("LAZARETTO_IVY_SETTINGS"):
         command += ["-settings", settings]
     # `bundle` too: several jars are published under that type only.
@@ -110,8 +115,40 @@ def _ivy_module(coordinates: Sequence[str], excluded: Sequence[str]) -> str:
 
 
 def _first_problem(output: str) -> str:
-    problem = re.search(r"Host \S+ not found|SERVER ERROR: .+|module not found: \S+|\[FAILED *\] .+", output)
-    return problem.group().strip() if problem else "Ivy gave no reason"
+    """Ivy prints pages; the most telling line of them."""
+    for telling in (r"Host \S+ not found", r"\S+Exception: .+", r"SERVER ERROR: .+", r"module not found: \S+"):
+        if found := re.search(telling, output):
+            return found.group().strip()
+    return "Ivy gave no reason"
+
+
+def _bytes(file: Path) -> bytes:
+    return file.read_bytes() if file.is_file() else b""
+
+
+def _trust_options(scratch: Path) -> list[str]:
+    """Make a Java that came by pip trust what this machine trusts, as pip itself does: a company's proxy, say."""
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
+    from cryptography.x509 import Certificate, load_pem_x509_certificate
+
+    bundle = Path(ssl.get_default_verify_paths().cafile or "none")
+    certificates: list[Certificate] = []
+    for pem in re.findall(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", _bytes(bundle), re.DOTALL):
+        # Bundles hold old certificates that break today's rules; Java would not use them either.
+        with warnings.catch_warnings(action="ignore"), contextlib.suppress(ValueError):
+            certificates.append(load_pem_x509_certificate(pem))
+    if not certificates:
+        return []
+    password = "certificates are public; Java wants a password"
+    store = scratch / "trusted.p12"
+    store.write_bytes(
+        serialize_java_truststore(
+            [PKCS12Certificate(each, f"{place}".encode()) for place, each in enumerate(certificates)],
+            BestAvailableEncryption(password.encode()),
+        )
+    )
+    return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={password}"]
 
 
 def _spark_home() -> Path:
@@ -135,7 +172,7 @@ def _ivy_cache() -> Path:
     return user_cache() / "ivy"
 
 
-@contextmanager
+@contextlib.contextmanager
 def _one_at_a_time(cache: Path) -> Iterator[None]:
     """Ivy's cache takes one writer; a second process waits here."""
     cache.mkdir(parents=True, exist_ok=True)
@@ -146,7 +183,10 @@ def _one_at_a_time(cache: Path) -> Iterator[None]:
 
 def main() -> None:
     """Resolve Spark's extra jars for this interpreter (`make setup` calls it)."""
-    ensure_jars(install_prefix() / SPARK_JARS, spark_coordinates(), beside_spark=True)
+    try:
+        ensure_jars(install_prefix() / SPARK_JARS, spark_coordinates(), beside_spark=True)
+    except LazarettoError as exc:
+        sys.exit(str(exc))
 
 
 if __name__ == "__main__":

