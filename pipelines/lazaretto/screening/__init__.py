@@ -1,0 +1,5 @@
+"""Screening: envelope in, verdict out. Pure: a DataFrame in, a DataFrame out."""
+
+from lazaretto.screening.verdict import FILTERED, INVALID, VALID, Screening, screen
+
+__all__ = ["FILTERED", "INVALID", "VALID", "Screening", "screen"]
