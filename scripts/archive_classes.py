@@ -7,15 +7,21 @@ Only a help: where Java cannot write one, sessions start as they always did.
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 
+from lazaretto.jobs.java import find_java
 from lazaretto.jobs.session import class_archive, local_session, stop_session
 
 
 def main() -> None:
     archive = class_archive()
     archive.unlink(missing_ok=True)
+    java = find_java()
+    if java.from_pip:
+        # Comes without the archive of Java's own classes that ours builds on.
+        subprocess.run([java.executable, "-Xshare:dump", "-Xlog:disable"], check=False, stdout=subprocess.DEVNULL)
     fresh = archive.with_name(f"{archive.name}.{os.getpid()}")
     dump = f"-XX:ArchiveClassesAtExit={fresh} -Xlog:disable"
     session = local_session("archive-classes", extra={"spark.driver.defaultJavaOptions": dump})
