@@ -40,11 +40,10 @@ def open_delivered(manifest: Manifest, relative: str) -> BinaryIO:
         raise MismatchError("is missing", BatchClass.INCOMPLETE) from None
     except OSError as exc:
         raise _unreadable(exc, path) from exc
-    stream = os.fdopen(handle, "rb", buffering=0)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
-        stream.close()
+        os.close(handle)
         raise MismatchError("is not a plain file", BatchClass.CONTRACT_VIOLATION)
-    return stream
+    return os.fdopen(handle, "rb", buffering=0)
 
 
 def pieces(delivered: BinaryIO) -> Iterator[bytes]:

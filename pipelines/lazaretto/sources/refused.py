@@ -57,12 +57,13 @@ def _kept(manifest: Manifest, path: str, place: Path, draft: Path) -> bool:
         stream = open_delivered(manifest, path)
     except MismatchError:
         return False
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with stream, draft.open("wb") as out:
-        for piece in pieces(stream):
-            out.write(piece)
-        out.flush()
-        os.fsync(out.fileno())
+    with stream:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as out:
+            for piece in pieces(stream):
+                out.write(piece)
+            out.flush()
+            os.fsync(out.fileno())
     os.replace(draft, place)
     return True
 

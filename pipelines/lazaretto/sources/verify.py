@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -140,7 +141,8 @@ def _copied(manifest: Manifest, promised: ManifestFile, inbox: Path, encoding: s
                 remedy="check space and rights, run again",
             ) from exc  # fmt: skip
         finally:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                partial.unlink()
     return found
 
 
