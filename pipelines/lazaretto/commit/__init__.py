@@ -22,6 +22,7 @@ from lazaretto.commit.model import (
 )
 from lazaretto.commit.protocol import run_batch
 from lazaretto.commit.quarantine import quarantine_id
+from lazaretto.commit.refusal import committed_result, record_refusal
 from lazaretto.commit.screened import Verdict, columns_of, record_ddl, screened_ddl
 from lazaretto.commit.tables import TableRef, Tables
 
@@ -44,11 +45,13 @@ __all__ = [
     "Verdict",
     "audit",
     "columns_of",
+    "committed_result",
     "ignore",
     "ledger",
     "quarantine_id",
     "read_published",
     "record_ddl",
+    "record_refusal",
     "run_batch",
     "screened_ddl",
 ]

@@ -76,6 +76,11 @@ def ensure_tables(spark: SparkSession, tables: Tables, dataset: str, contract: C
     """
     _ensure(spark, tables.bronze(dataset), "bronze", bronze_ddl(contract), contract.schema_id)
     _ensure(spark, tables.quarantine, "quarantine", QUARANTINE, None, partitioned_by=("dataset", "ingest_date"))
+    ensure_ledger(spark, tables)
+
+
+def ensure_ledger(spark: SparkSession, tables: Tables) -> None:
+    """The ledger alone, for a batch that ends before any record is read."""
     _ensure(spark, tables.ingestion_status, "ingestion_status", INGESTION_STATUS, None)
 
 

@@ -1,0 +1,78 @@
+"""A batch that was refused before a single record was read: the ledger and the audit say why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lazaretto.commit import ledger_table
+from lazaretto.commit.audit_table import AuditEntry, audit
+from lazaretto.commit.model import Batch, BatchResult, Status
+from lazaretto.commit.schema import ensure_audit, ensure_ledger
+from lazaretto.commit.tables import Tables
+from lazaretto.errors import BatchClass
+
+NEXT_ACTION = "have the refused files sent again, with a manifest that supersedes this one"
+
+
+def committed_result(spark: SparkSession, tables: Tables, dataset: str, batch_id: str) -> BatchResult | None:
+    """What a batch came to, when the ledger has it as committed; None when it has not."""
+    if not tables.ingestion_status.exists(spark):
+        return None
+    row = ledger_table.committed_row(spark, tables, dataset, batch_id)
+    return None if row is None else ledger_table.result_of(row)
+
+
+def record_refusal(
+    spark: SparkSession,
+    tables: Tables,
+    batch: Batch,
+    *,
+    error_class: BatchClass,
+    reason: str,
+    ruleset: str,
+    schema_id: str,
+    operator: str,
+    at: datetime,
+    declared: Mapping[str, Any],
+) -> None:
+    """Write an audit row and a `rejected` ledger row for a batch of which nothing was read.
+
+    Args:
+        reason: one line, nothing from a record. declared: what the source said it hands over, for `source_range`.
+
+    Raises:
+        SinkError: a table cannot be written.
+    """
+    ensure_ledger(spark, tables)
+    ensure_audit(spark, tables)
+    entry = AuditEntry(
+        at=at,
+        operator=operator,
+        action="batch_rejected",
+        dataset=batch.dataset,
+        subject=f"batch {batch.batch_id}",
+        reason=reason,
+        batch_id=batch.batch_id,
+        run_id=batch.run_id,
+        correlation_id=batch.correlation_id,
+        details={"error_class": error_class.value},
+    )
+    audit(spark, tables, [entry])
+    counts = ledger_table.Counts(0, 0, 0, 0, 0, 0, 0)
+    row = ledger_table.LedgerRow(
+        batch=batch,
+        status=Status.REJECTED,
+        ruleset=ruleset,
+        schema_id=schema_id,
+        counts=counts,
+        started_at=batch.started_at,
+        source_range=json.dumps({"ranges": [], "declared": declared}, ensure_ascii=False, sort_keys=True),
+        error_class=error_class.value,
+        next_action=f"{reason}; {NEXT_ACTION}",
+    )
+    ledger_table.write(spark, tables, row)

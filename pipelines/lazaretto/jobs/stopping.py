@@ -1,0 +1,58 @@
+"""Stop a stream between two batches, never in one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StopRequestedError(Exception):
+    """Raised at the start of a batch that must not begin any more; ends the query, and is no failure."""
+
+
+class StopSwitch:
+    """Asked to stop from a signal handler; asked whether to go on by the batch function.
+
+    `between_batches` is the lock that a running batch holds, so that whoever stops the query can wait for its end.
+    """
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self.between_batches = threading.Lock()
+
+    def ask(self) -> None:
+        """Begin no further batch."""
+        self._asked.set()
+
+    @property
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Around one batch. Raises StopRequestedError when a stop was asked for before it began."""
+        with self.between_batches:
+            if self.asked:
+                raise StopRequestedError
+            yield
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """SIGTERM and SIGINT ask to stop; a second SIGINT acts as it always does."""
+        previous = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            if self.asked and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self.ask()
+
+        for number in previous:
+            signal.signal(number, handle)
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
