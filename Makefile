@@ -49,7 +49,7 @@ $(VENV)/.package: pyproject.toml $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.jars: $(VENV)/.package pipelines/lazaretto/jobs/jars.py
+$(VENV)/.jars: $(VENV)/.installed pipelines/lazaretto/jobs/jars.py | $(VENV)/.package
 	@echo "resolving Spark's jars for Delta, Kafka and Avro (a minute when nothing is cached)"
 	@$(BIN)/python -m lazaretto.jobs.jars
 	@touch $@
