@@ -160,7 +160,7 @@ def test_avro_types_and_blocks(spark: SparkSession, tmp_path: Path) -> None:
         }
     )  # fmt: skip
     rows = [
-        {"n": n, "s": None if n % 2 else "é", "at": WHEN, "day": date(2026, 1, 2), "d": Decimal("0.0000000001"), "e": "B",
+        {"n": n, "s": None if n % 2 else "é", "at": WHEN, "day": date(2026, 1, 2), "d": Decimal("1e-10"), "e": "B",
          "tags": ["x"]}
         for n in range(3000)
     ]  # fmt: skip

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ CELLS = st.text(alphabet='ab,"\n\ré ', max_size=6)
 
 def cut(content: bytes, cuts: Sequence[int]) -> list[bytes]:
     edges = [0, *sorted(min(c, len(content)) for c in cuts), len(content)]
-    return [content[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [content[a:b] for a, b in pairwise(edges)]
 
 
 @given(st.binary(max_size=60).map(lambda b: b.replace(b"\x00", b"\n")), CUTS)
@@ -90,14 +91,17 @@ def test_gzip_gives_small_pieces() -> None:
     assert max(sizes) <= 1 << 20
 
 
+def feed_all(taker: Lines, pieces: Sequence[bytes]) -> None:
+    for piece in pieces:
+        taker.feed(piece)
+
+
 @pytest.mark.parametrize("content", [b"x" * 40, b"ab\n" + b"x" * 40 + b"\n"])
 def test_records_that_cannot_be_held(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "MAX_RECORD_BYTES", 32)
     for size in (1, 7, 31):  # pieces are smaller than the longest record in real life, too
-        lines = Lines(io.BytesIO())
         with pytest.raises(RefusedError, match="longer than 32 bytes"):
-            for at in range(0, len(content), size):
-                lines.feed(content[at : at + size])
+            feed_all(Lines(io.BytesIO()), [content[at : at + size] for at in range(0, len(content), size)])
 
 
 def test_a_quote_that_would_swallow_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,10 @@ def write(folder: Path, content: Any) -> Path:
     return file
 
 
+def one_per_line(*files: dict[str, Any]) -> str:
+    return json.dumps(document(files=[])).replace("[]", "[\n" + ",\n".join(map(json.dumps, files)) + "]")
+
+
 def refused(folder: Path, content: Any) -> str:
     with pytest.raises(ConfigurationError) as caught:
         read_manifest(write(folder, content))
@@ -156,8 +160,7 @@ def test_keys_that_are_missing(tmp_path: Path, key: str) -> None:
 def test_a_missing_promise_names_the_line_of_its_entry(tmp_path: Path) -> None:
     second = entry("b")
     del second["records"]
-    text = refused(tmp_path, '{"manifest_id": "m", "dataset": "d", "format": "csv", "files": [\n%s,\n%s]}'
-                   % (json.dumps(entry("a")), json.dumps(second)))  # fmt: skip
+    text = refused(tmp_path, one_per_line(entry("a"), second))
     assert text.startswith(":3: files.1.records")
 
 
@@ -179,11 +182,7 @@ def test_what_is_no_json_object(tmp_path: Path, text: str, reason: str) -> None:
 
 
 def test_a_doubled_key_in_an_entry(tmp_path: Path) -> None:
-    first, second = json.dumps(entry("a")), json.dumps(entry("b"))
-    doubled = second.replace('{"path"', '{"records": 3, "path"')
-    text = refused(
-        tmp_path, '{"manifest_id": "m", "dataset": "d", "format": "csv", "files": [\n%s,\n%s]}' % (first, doubled)
-    )
+    text = refused(tmp_path, one_per_line(entry("a"), entry("b")).replace('{"path": "b"', '{"records": 3, "path": "b"'))
     assert text.startswith(":3: key records is there twice")
 
 

@@ -234,7 +234,8 @@ def test_a_gzip_bomb_stops_at_the_cap(tmp_path: Path, cap: InflateCap, reason: s
 
 def test_csv_records_are_taken_apart_by_their_quotes(tmp_path: Path) -> None:
     delivery = Delivery(tmp_path, "csv")
-    content = b'\xef\xbb\xbfid,"na,me"\r\n1,"two\r\nlines, and a ""quote"""\r\n\r\n2,plain "q" in the middle\n3,\xff\x1e\n4,"x\n"'
+    content = b'\xef\xbb\xbfid,"na,me"\r\n1,"two\r\nlines, and a ""quote"""\r\n\r\n2,plain "q" in the middle\n'
+    content += b'3,\xff\x1e\n4,"x\n"'
     delivery.add("a.csv", content, 5)
     verified = delivery.verify()
     assert verified.csv_columns == ("id", "na,me")
@@ -306,6 +307,8 @@ def test_parquet_is_counted_by_its_metadata(tmp_path: Path) -> None:
     [
         ({"id": [1], "ID": [2]}, "differ by case alone"),
         ({"t": pa.array([1], pa.timestamp("ns"))}, "column t is of a type"),
+        ({"d": pa.array([1], pa.decimal256(50, 2))}, "column d is of a type"),
+        ({"h": pa.array([1.5], pa.float16())}, "column h is of a type"),
         ({"s": pa.array([{"t": 1}], pa.struct([("t", pa.time64("us"))]))}, "column s.t is of a type"),
         ({}, "no columns"),
     ],

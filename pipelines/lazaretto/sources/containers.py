@@ -38,10 +38,18 @@ def _parquet(path: Path) -> tuple[int, str]:
         raise RefusedError("not a Parquet file, or damaged") from exc
     _check_names(names)
     for column in columns:
-        kind = json.loads(column.logical_type.to_json())
-        if kind.get("Type") == "Time" or kind.get("timeUnit") == "nanoseconds":
+        if not _readable(json.loads(column.logical_type.to_json())):
             raise RefusedError(f"column {column.path} is of a type that Spark cannot read ({column.logical_type})")
     return rows, _digest(described)
+
+
+def _readable(logical: dict[str, Any]) -> bool:
+    """Whether Spark 4.2 has a type for a column of this logical type. Python's pandas writes nanoseconds by default."""
+    return (
+        logical["Type"] not in ("Time", "Float16", "UUID")
+        and logical.get("timeUnit") != "nanoseconds"
+        and logical.get("precision", 0) <= 38
+    )
 
 
 def _avro(path: Path) -> tuple[int, str]:

@@ -24,7 +24,7 @@ class _Sign:
 
 _SIGNS = (
     _Sign(
-        ("[KAFKA_DATA_LOSS",),
+        ("[KAFKA_DATA_LOSS", "KafkaIllegalStateException: Some data may have been lost"),
         "offsets that the checkpoint still needs are gone from the topic",
         "find out what was lost (retention? topic made anew?), then begin with a new checkpoint",
         None,
