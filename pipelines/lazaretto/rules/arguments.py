@@ -9,7 +9,7 @@ from typing import Any
 from lazaretto.contracts import Contract, Field, Kind, quoted
 from lazaretto.rules.document import MisfitError, near
 from lazaretto.rules.model import PREFIX_MARK
-from lazaretto.rules.values import shown
+from lazaretto.rules.values import addressable, shown
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ def resolve(path: Any, contract: Contract, *at: str | int) -> Field:
     if not isinstance(path, str):
         raise MisfitError(f"{shown(path)} is not a column name", *at)
     field = contract.find(path)
-    if field is None or "[]" in path:
-        known = [f.path for f in contract.walk() if "[]" not in f.path]
-        why = "is inside an array" if field is not None else "is not in the contract"
+    if field is None or not addressable(path):
+        known = [f.path for f in contract.walk() if addressable(f.path)]
+        why = "cannot be named in SQL" if field is not None else "is not in the contract"
         raise MisfitError(f"column {path!r} {why}{near(path, known)}", *at)
     return field
 

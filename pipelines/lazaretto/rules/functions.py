@@ -17,6 +17,7 @@ from lazaretto.rules.sql_types import (
     DOUBLE,
     INT,
     STRING,
+    ZERO,
     RefusedError,
     SqlType,
     arithmetic,
@@ -73,8 +74,9 @@ def _first(pieces: Sequence[Piece]) -> SqlType:
     return pieces[0].type
 
 
-def _same(pieces: Sequence[Piece]) -> SqlType:
-    return pieces[0].type
+def _absolute(pieces: Sequence[Piece]) -> SqlType:
+    given = pieces[0].type
+    return common(arithmetic("subtract", ZERO, given), given)
 
 
 def _whole(pieces: Sequence[Piece]) -> SqlType:
@@ -136,7 +138,7 @@ FUNCTIONS: dict[str, Function] = {
     "isnull": Function("v", BOOLEAN),
     "isnotnull": Function("v", BOOLEAN),
     "isnan": Function("f", BOOLEAN),
-    "abs": Function("n", _same, template=_ABS),
+    "abs": Function("n", _absolute, template=_ABS),
     "ceil": Function("n", _whole, names=("ceiling",)),
     "floor": Function("n", _whole),
     "round": Function("ni", _rounded, optional=1),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -29,11 +30,21 @@ _COLUMN_KWARGS = ("column", "column_A", "column_B")
 
 
 @cache
+def _registry() -> ModuleType:
+    """Great Expectations' registry of expectations, filled."""
+    with warnings.catch_warnings():
+        # It imports a module that Python deprecates; nobody who runs a job can mend that.
+        warnings.simplefilter("ignore")
+        from great_expectations.expectations import core, registry
+
+        assert core is not None  # importing it fills the registry
+        return registry
+
+
+@cache
 def batch_expectations() -> Mapping[str, frozenset[str]]:
     """The names in Great Expectations' core registry, with the kwargs of each."""
-    from great_expectations.expectations import core, registry
-
-    assert core is not None  # importing it fills the registry
+    registry = _registry()
     found: dict[str, frozenset[str]] = {}
     for name in registry.list_registered_expectation_implementations():
         cls = registry.get_expectation_impl(name)
@@ -51,8 +62,6 @@ def checked_kwargs(
     Raises:
         MisfitError: Great Expectations' own class refuses them, or a column is not in the contract.
     """
-    from great_expectations.expectations.registry import get_expectation_impl
-
     for name in _COLUMN_KWARGS:
         # Whether a column exists may be the very question.
         if name in kwargs and expectation != "expect_column_to_exist":
@@ -68,7 +77,7 @@ def checked_kwargs(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            get_expectation_impl(expectation)(**handed)
+            _registry().get_expectation_impl(expectation)(**handed)
     except Exception as exc:
         # Its validation errors differ by release; the first line of the first one says enough.
         raise MisfitError(f"Great Expectations refuses the kwargs: {_reason(exc)}", "kwargs") from exc
@@ -95,13 +104,13 @@ def run_batch_rules(rules: RuleSet, valid: DataFrame) -> list[BatchFinding]:
     """
     if not rules.batch:
         return []
-    import great_expectations as gx
-    from great_expectations.core.expectation_suite import ExpectationSuite
-    from great_expectations.data_context.types.base import ProgressBarsConfig
-
     with warnings.catch_warnings():
         # Great Expectations' own deprecations are not the operator's.
         warnings.simplefilter("ignore")
+        import great_expectations as gx
+        from great_expectations.core.expectation_suite import ExpectationSuite
+        from great_expectations.data_context.types.base import ProgressBarsConfig
+
         context = gx.get_context(mode="ephemeral")
         context.enable_analytics(False)
         context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)

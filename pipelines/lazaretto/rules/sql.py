@@ -24,6 +24,7 @@ from lazaretto.rules.functions import NAMES, Piece
 from lazaretto.rules.model import PREFIX_MARK
 from lazaretto.rules.sql_nodes import Writer
 from lazaretto.rules.sql_types import BOOLEAN, RefusedError, type_of
+from lazaretto.rules.values import addressable
 
 _MAX_CHARS, _MAX_TOKENS, _MAX_DEPTH = 20_000, 1_500, 40
 _ESCAPES = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "t": "\t", "r": "\r"}
@@ -113,8 +114,8 @@ def _unescaped(raw: str) -> str | None:
 def _column(parts: list[str], contract: Contract) -> Piece:
     path = ".".join(parts)
     field = contract.find(path)
-    if field is None or "[]" in path:
-        known = [f.path for f in contract.walk() if "[]" not in f.path]
+    if field is None or not addressable(path):
+        known = [f.path for f in contract.walk() if addressable(f.path)]
         raise RefusedError(f"column {path!r} is not in the contract{near(path, known)}")
     return Piece(PREFIX_MARK + ".".join(quoted(part) for part in parts), type_of(field), columns=(path,))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from decimal import Decimal
 
 from sqlglot import exp
@@ -44,6 +45,13 @@ CASTS_FROM: dict[Kind, frozenset[Kind]] = {
 )
 
 
+def only(node: exp.Expr, *known: str) -> None:
+    """Refuse a node with an argument that would be lost when it is written anew."""
+    for name, value in node.args.items():
+        if name not in known and value not in (None, False, []):
+            raise RefusedError(f"{node.key.upper()} with {name}")
+
+
 def number(text: str) -> Piece:
     """A number as Spark reads it: whole, decimal with a point, double with an exponent."""
     try:
@@ -51,6 +59,8 @@ def number(text: str) -> Piece:
     except ArithmeticError:
         raise RefusedError(f"number {text[:20]}") from None
     if "e" in text.lower():
+        if math.isinf(float(value)):
+            raise RefusedError("a number beyond DOUBLE")
         return Piece(double_literal(float(value)), DOUBLE)
     if "." in text:
         digits = value.as_tuple().digits
@@ -79,6 +89,7 @@ def dated(piece: Piece, other: Piece) -> Piece:
 
 def target(node: exp.Expr) -> SqlType:
     assert isinstance(node, exp.DataType)
+    only(node, "this", "expressions")
     name = node.this.name if isinstance(node.this, exp.DType) else str(node.this)
     sizes = [int(p.name) for p in node.expressions if isinstance(p, exp.DataTypeParam) and p.name.isdigit()]
     if name == "DECIMAL" and len(sizes) == len(node.expressions) <= 2:

@@ -10,8 +10,8 @@ from lazaretto.contracts import Kind
 from lazaretto.rules.document import near
 from lazaretto.rules.functions import NAMES, Piece, call
 from lazaretto.rules.patterns import PatternError, check_like, check_regex
-from lazaretto.rules.sql_literals import CASTS_FROM, dated, number, target
-from lazaretto.rules.sql_types import BOOLEAN, INT, NULL, STRING, RefusedError, SqlType, arithmetic, common
+from lazaretto.rules.sql_literals import CASTS_FROM, dated, number, only, target
+from lazaretto.rules.sql_types import BOOLEAN, NULL, STRING, ZERO, RefusedError, SqlType, arithmetic, common
 from lazaretto.rules.values import string_literal
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
@@ -42,7 +42,7 @@ class Writer:
         return method(self, node)
 
     def _compare(self, node: exp.Expr, sign: str) -> Piece:
-        _only(node, "this", "expression")
+        only(node, "this", "expression")
         return self._compared(self.write(node.this), self.write(node.expression), sign)
 
     def _compared(self, left: Piece, right: Piece, sign: str) -> Piece:
@@ -53,12 +53,12 @@ class Writer:
         return _joined(f"({left.sql} {sign} {right.sql})", BOOLEAN, [left, right])
 
     def _calculate(self, node: exp.Expr, name: str) -> Piece:
-        _only(node, "this", "expression", "typed", "safe")
+        only(node, "this", "expression", "typed", "safe")
         left, right = self.write(node.this), self.write(node.expression)
         return _joined(f"try_{name}({left.sql}, {right.sql})", arithmetic(name, left.type, right.type), [left, right])
 
     def _logic(self, node: exp.Expr) -> Piece:
-        _only(node, "this", "expression")
+        only(node, "this", "expression")
         assert isinstance(node, exp.And | exp.Or)
         # A long chain is one deep tree: flatten it, or the depth of the recursion would be its length.
         pieces = [self._condition(part) for part in node.flatten(unnest=False)]
@@ -72,16 +72,16 @@ class Writer:
         return piece
 
     def _not(self, node: exp.Expr) -> Piece:
-        _only(node, "this")
+        only(node, "this")
         piece = self._condition(node.this)
         return _joined(f"(NOT {piece.sql})", BOOLEAN, [piece])
 
     def _paren(self, node: exp.Expr) -> Piece:
-        _only(node, "this")
+        only(node, "this")
         return self.write(node.this)
 
     def _is(self, node: exp.Expr) -> Piece:
-        _only(node, "this", "expression", "negate")
+        only(node, "this", "expression", "negate")
         word = "IS NOT" if node.args.get("negate") else "IS"
         if isinstance(node.expression, exp.Null):
             piece = self.write(node.this)
@@ -92,7 +92,7 @@ class Writer:
         raise RefusedError("IS with something other than NULL, TRUE or FALSE")
 
     def _in(self, node: exp.Expr) -> Piece:
-        _only(node, "this", "expressions", "negate")
+        only(node, "this", "expressions", "negate")
         tested = self.write(node.this)
         items = [dated(self.write(item), tested) for item in node.expressions]
         if not items:
@@ -109,7 +109,7 @@ class Writer:
         return _joined(f"({tested.sql} {word} ({listed}))", BOOLEAN, [tested, *items])
 
     def _between(self, node: exp.Expr) -> Piece:
-        _only(node, "this", "low", "high", "negate")
+        only(node, "this", "low", "high", "negate")
         tested = self.write(node.this)
         low = self._compared(tested, self.write(node.args["low"]), ">=")
         high = self._compared(tested, self.write(node.args["high"]), "<=")
@@ -117,15 +117,15 @@ class Writer:
         return _joined(f"({word}({low.sql} AND {high.sql}))", BOOLEAN, [low, high])
 
     def _like(self, node: exp.Expr) -> Piece:
-        _only(node, "this", "expression", "negate")
+        only(node, "this", "expression", "negate")
         return self._liked(node, "\\")
 
     def _escape(self, node: exp.Expr) -> Piece:
-        _only(node, "this", "expression")
+        only(node, "this", "expression")
         escape = node.expression
         if not isinstance(node.this, exp.Like | exp.ILike) or not _is_text(escape):
             raise RefusedError("ESCAPE without LIKE")
-        _only(node.this, "this", "expression", "negate")
+        only(node.this, "this", "expression", "negate")
         return self._liked(node.this, str(escape.this))
 
     def _liked(self, node: exp.Expr, escape: str) -> Piece:
@@ -141,7 +141,7 @@ class Writer:
         return _joined(f"({tested.sql} {word} {pattern.sql}{suffix})", BOOLEAN, [tested, pattern])
 
     def _rlike(self, node: exp.Expr) -> Piece:
-        _only(node, "this", "expression", "negate", "full_match")
+        only(node, "this", "expression", "negate", "full_match")
         if node.args.get("full_match"):
             raise RefusedError("this form of RLIKE")
         piece = self._called("regexp_like", [self.write(node.this), self.write(node.expression)])
@@ -154,13 +154,13 @@ class Writer:
         return piece
 
     def _case(self, node: exp.Expr) -> Piece:
-        _only(node, "this", "ifs", "default")
+        only(node, "this", "ifs", "default")
         subject = self.write(node.this) if node.this else None
         pieces: list[Piece] = []
         results: list[Piece] = []
         text = "CASE"
         for branch in node.args["ifs"]:
-            _only(branch, "this", "true")
+            only(branch, "this", "true")
             when = self._compared(subject, self.write(branch.this), "=") if subject else self._condition(branch.this)
             then = self.write(branch.args["true"])
             text += f" WHEN {when.sql} THEN {then.sql}"
@@ -179,18 +179,18 @@ class Writer:
         return _joined(f"({text} END)", found, pieces)
 
     def _negative(self, node: exp.Expr) -> Piece:
-        _only(node, "this")
+        only(node, "this")
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return number(f"-{node.this.this}")
         piece = self.write(node.this)
-        return _joined(f"try_subtract(0, {piece.sql})", arithmetic("subtract", INT, piece.type), [piece])
+        return _joined(f"try_subtract(0, {piece.sql})", arithmetic("subtract", ZERO, piece.type), [piece])
 
     def _concatenation(self, node: exp.Expr) -> Piece:
-        _only(node, "this", "expression", "safe")
+        only(node, "this", "expression", "safe")
         return self._called("concat", [self.write(node.this), self.write(node.expression)])
 
     def _cast(self, node: exp.Expr) -> Piece:
-        _only(node, "this", "to", "_type", "safe", "requires_string")
+        only(node, "this", "to", "_type", "safe", "requires_string")
         wanted = target(node.args["to"])
         if _is_text(node.this) and wanted.kind in (Kind.DATE, Kind.TIMESTAMP):
             return dated(self.write(node.this), Piece("", wanted))
@@ -203,16 +203,16 @@ class Writer:
     def _column(self, node: exp.Expr) -> Piece:
         parts: list[str] = []
         while isinstance(node, exp.Dot):
-            _only(node, "this", "expression")
+            only(node, "this", "expression")
             parts.insert(0, _name(node.expression))
             node = node.this
         if not isinstance(node, exp.Column):
             raise RefusedError(f"{node.key.upper()} before a dot")
-        _only(node, "this", "table", "db", "catalog")
+        only(node, "this", "table", "db", "catalog")
         return self._resolve([_name(part) for part in node.parts] + parts)
 
     def _call(self, node: exp.Expr) -> Piece:
-        _only(node, "this", "expressions")
+        only(node, "this", "expressions")
         if not isinstance(node.this, str):
             raise RefusedError("a quoted function name")
         if node.this.lower() not in NAMES:
@@ -230,14 +230,14 @@ class Writer:
         return Piece(joined.sql, joined.type, None, joined.columns, (*joined.regexes, *regexes))
 
     def _literal(self, node: exp.Expr) -> Piece:
-        _only(node, "this", "is_string")
+        only(node, "this", "is_string")
         text = str(node.this)
         if node.args["is_string"]:
             return Piece(string_literal(text), STRING, text)
         return number(text)
 
     def _raw(self, node: exp.Expr) -> Piece:
-        _only(node, "this")
+        only(node, "this")
         return Piece(string_literal(str(node.this)), STRING, str(node.this))
 
     def _truth(self, node: exp.Expr) -> Piece:
@@ -255,13 +255,6 @@ _NODES: dict[type[exp.Expr], Callable[[Writer, exp.Expr], Piece]] = {
     exp.Column: Writer._column, exp.Dot: Writer._column, exp.Anonymous: Writer._call, exp.Literal: Writer._literal,
     exp.RawString: Writer._raw, exp.Boolean: Writer._truth, exp.Null: Writer._null,
 }  # fmt: skip
-
-
-def _only(node: exp.Expr, *known: str) -> None:
-    """Refuse a node with an argument that would be lost when it is written anew."""
-    for name, value in node.args.items():
-        if name not in known and value not in (None, False, []):
-            raise RefusedError(f"{node.key.upper()} with {name}")
 
 
 def _joined(sql: str, found: SqlType, pieces: Sequence[Piece]) -> Piece:

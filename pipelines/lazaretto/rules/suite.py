@@ -164,7 +164,7 @@ def _severity(entry: Mapping[str, Any]) -> Severity:
     try:
         return Severity(given)
     except ValueError:
-        nearest = near(given, Severity) if isinstance(given, str) else ""
+        nearest = near(given, [str(level) for level in Severity]) if isinstance(given, str) else ""
         raise MisfitError(
             f"severity is {shown(given)}{nearest}", "severity", remedy=f"one of: {', '.join(Severity)}"
         ) from None
@@ -210,7 +210,7 @@ def _degrade(
 
 
 def _detail(kwargs: Mapping[str, Any]) -> str:
-    said = [f"{k}={shown(v)}" for k, v in sorted(kwargs.items()) if k != "row_condition" and v is not None]
+    said = [f"{k}={v}" for k, v in sorted(kwargs.items()) if k != "row_condition" and v is not None]
     return cut(", ".join(said))
 
 

@@ -41,19 +41,28 @@ def cut(text: str) -> str:
 
 
 def string_literal(text: str) -> str:
-    """Text as a Spark SQL string literal: printable ASCII and letters stay readable, the rest is escaped."""
+    """Text as a Spark SQL string literal: what prints stays readable, the rest is escaped.
+
+    So is the dollar of `${`: Spark puts the value of a setting, or of a variable of the environment, in the place of
+    `${...}` before it parses, even inside a literal.
+    """
     out = []
-    for char in text:
+    for char, after in zip(text, (*text[1:], ""), strict=False):
         code = ord(char)
         if char in "\\'":
             out.append("\\" + char)
-        elif char.isprintable():
+        elif char.isprintable() and (char, after) != ("$", "{"):
             out.append(char)
         elif code <= 0xFFFF:
             out.append(f"\\u{code:04X}")
         else:
             out.append(f"\\U{code:08X}")
     return "'" + "".join(out) + "'"
+
+
+def addressable(path: str) -> bool:
+    """Whether SQL can name a contract path: no array on the way, and nothing that Spark would substitute."""
+    return "[]" not in path and "${" not in path
 
 
 def exact(value: Any) -> Decimal:
