@@ -1,7 +1,7 @@
 """How the commands that look show what they found, to people and as JSON.
 
 What is stored may come from anybody: it is shown through `printable`, as plain text and never as markup, so that it
-cannot steer the terminal. JSON has it as stored. Paragraphs instead of tables where keys are there to be copied.
+cannot steer the terminal. JSON has it as stored. Paragraphs instead of tables: ids and keys are there to be copied.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from lazaretto.observe.held import Group, HeldRecord
@@ -26,28 +25,20 @@ _TOLD = ("inserted", "updated", "duplicate", "quarantined", "filtered")
 
 
 def print_status(console: Console, entries: list[LedgerEntry]) -> None:
-    """The ledger as a table; below it what is left to do."""
+    """One paragraph a batch: when it began, how it ended, what became of its records, what is left to do."""
     if not entries:
         console.print("No batch has ended yet.")
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("began (UTC)", "dataset", "batch", "kind", "status", "records"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("began (UTC)", "status", "kind"))
-    for entry in entries:
+    margin = " " * len("2026-11-30 12:00:00  ")
+    for place, entry in enumerate(entries):
+        if place:
+            console.print()
         style = "" if entry.status == "committed" else "yellow" if entry.status == "rejected" else "red"
-        table.add_row(
-            _shown_time(entry.started_at),
-            Text(printable(entry.dataset)),
-            Text(printable(entry.batch_id)),
-            entry.kind,
-            Text(entry.status, style=style),
-            _counts(entry),
-        )
-    console.print(table)
-    for entry in entries:
+        head = f"{_shown_time(entry.started_at)}  {entry.status:<9}  {entry.dataset}  {entry.batch_id}  ({entry.kind})"
+        _line(console, head, style=style)
+        _line(console, f"{margin}{_counts(entry)}")
         if entry.next_action:
-            why = f" ({entry.error_class})" if entry.error_class else ""
-            _line(console, f"\n{entry.dataset} {entry.batch_id} {entry.status}{why}: {entry.next_action}", keep="\n")
+            _line(console, f"{margin}{f'{entry.error_class}: ' if entry.error_class else ''}{entry.next_action}")
 
 
 def print_groups(console: Console, found: list[Group], *, more: bool = False) -> None:
@@ -56,7 +47,10 @@ def print_groups(console: Console, found: list[Group], *, more: bool = False) ->
         console.print("Nothing is held.")
         return
     total = sum(group.count for group in found)
-    _line(console, f"{total:,} records held, {len(found)} groups{' shown' if more else ''}")
+    _line(
+        console,
+        f"{total:,} records held in {len(found)} group{'' if len(found) == 1 else 's'}{'; there may be more groups: --limit' if more else ''}",
+    )
     width = len(f"{found[0].count:,}")
     for group in found:
         margin = " " * (width + 2)
@@ -135,12 +129,13 @@ def held_as_dict(record: HeldRecord, *, payload: bool) -> dict[str, Any]:
 
 def _counts(entry: LedgerEntry) -> str:
     if entry.records_read is None:
-        return "-"
+        return "ended before its records were counted"
     if entry.status != "committed":
         return f"{entry.records_read:,} read, none landed"
     parts = [(name, getattr(entry, f"records_{name}") or 0) for name in _TOLD]
     told = " + ".join(f"{count:,} {name}" for name, count in parts if count)
-    return f"{entry.records_read:,} read = {told}" if told else "0 read"
+    complete = "" if entry.completeness is None else f"; completeness {entry.completeness:.6g}"
+    return f"{entry.records_read:,} read = {told}{complete}" if told else "0 read"
 
 
 def _sent(record: HeldRecord) -> dict[str, str]:
@@ -153,9 +148,9 @@ def _sent(record: HeldRecord) -> dict[str, str]:
     return sent
 
 
-def _line(console: Console, text: str, *, style: str = "", keep: str = "") -> None:
+def _line(console: Console, text: str, *, style: str = "") -> None:
     # As Text: what is stored is no markup. Unwrapped: keys and coordinates are there to be copied.
-    console.print(Text(printable(text, keep="\\" + keep), style=style), soft_wrap=True)
+    console.print(Text(printable(text, keep="\\"), style=style), soft_wrap=True)
 
 
 def _files(count: int) -> str:
