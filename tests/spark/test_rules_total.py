@@ -184,7 +184,7 @@ def test_a_pattern_that_only_java_refuses(
     spark: SparkSession, contract: Contract, tmp_path: Path, pattern: str
 ) -> None:
     rules = one(tmp_path, contract, f"{{column: s, regex: '{pattern}'}}")
-    with pytest.raises(RuleError, match="rule R1: Spark refuses it"):
+    with pytest.raises(RuleError, match=r"suite\.yml:4: rule R1: Spark refuses it"):
         verify_rules(spark, rules, contract)
 
 
@@ -193,7 +193,7 @@ def test_a_degrade_value_is_tried_by_spark(spark: SparkSession, contract: Contra
     good = one(tmp_path, contract, kwargs, "{rule_id: R1, degrade: {value: É}}")
     verify_rules(spark, good, contract)
     bad = one(tmp_path, contract, kwargs, "{rule_id: R1, degrade: {value: é}}")
-    with pytest.raises(RuleError, match="rule R1: the degrade value does not satisfy the rule"):
+    with pytest.raises(RuleError, match=r"suite\.yml:4: rule R1: the degrade value does not satisfy the rule"):
         verify_rules(spark, bad, contract)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lazaretto.contracts import Contract, read_contract
-from lazaretto.rules.functions import FUNCTIONS
+from lazaretto.rules.functions import FUNCTIONS, NAMES
 from lazaretto.rules.sql import guard
 from lazaretto.rules.sql_types import RefusedError
 
@@ -162,3 +165,30 @@ def test_the_allow_list_has_nothing_that_varies() -> None:
             "file",
         ):
             assert word not in name
+
+
+WORDS = [
+    "s", "i", "x", "b", "day", "ts", "nest.i", "tags", "'a'", "'2020-01-01'", "1", "1.5", "1e3", "NULL", "TRUE",
+    "(", ")", "AND", "OR", "NOT", "=", "<>", "<", "<=>", "+", "-", "*", "/", "%", "||", "IS", "IN", "BETWEEN",
+    "LIKE", "RLIKE", "ESCAPE", "CASE", "WHEN", "THEN", "ELSE", "END", "CAST(", "AS INT)", "length(", "coalesce(",
+    "if(", ",", "::", ".", "`", "'", '"', ";", "--", "/*", "{", "$", "[", "]", "->", "SELECT", "FROM", "EXISTS",
+    "INTERVAL", "DATE", "@", ":", "?",
+]  # fmt: skip
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join) | st.text(max_size=30))
+def test_anything_is_written_or_refused(contract: Contract, text: str) -> None:
+    try:
+        sql = guard(text, contract).sql
+    except RefusedError:
+        return
+    # What is let through has its parentheses and quotes in pairs, and no way out of a literal.
+    bare = re.sub(r"'(?:[^'\\]|\\.)*'", "", sql)
+    assert bare.count("(") == bare.count(")")
+    assert not re.search(r"[;'\"{}$@?#]|--|/\*", bare)
+
+
+def test_the_page_lists_every_function(repo_root: Path) -> None:
+    page = (repo_root / "docs" / "rules.md").read_text(encoding="utf-8")
+    assert [name for name in NAMES if f"`{name}`" not in page] == []

@@ -375,6 +375,11 @@ ERRORS: list[tuple[str, int, str]] = [
         "unknown expectation",
     ),
     # degrade
+    (
+        suite(rule(BETWEEN, meta="{rule_id: R1, degrad: {value: 1}}")),
+        3,
+        "unknown key 'degrad' of meta; nearest is 'degrade'",
+    ),
     (suite(rule(BETWEEN, meta="{rule_id: R1, degrade: 1}")), 3, "degrade is not of the form {value: ...}"),
     (
         suite(rule(BETWEEN, meta="{rule_id: R1, degrade: {value: 1.005}}")),

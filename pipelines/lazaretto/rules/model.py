@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -45,6 +46,7 @@ class RowRule:
         failing: Spark SQL, TRUE where the expectation itself is violated, else FALSE; columns follow `PREFIX_MARK`.
         condition: Spark SQL of the row condition, two-valued; None when the rule holds for every row.
         regexes: the Java patterns used, so that they can be compiled before any data moves.
+        where: `file:line` of the rule in its suite.
     """
 
     rule_id: str
@@ -57,6 +59,7 @@ class RowRule:
     failing: str
     condition: str | None = None
     regexes: tuple[str, ...] = ()
+    where: str = dataclasses.field(default="", compare=False)
 
     def sql(self, prefix: str) -> str:
         """The rule as Spark SQL, over the struct column `prefix`."""

@@ -20,7 +20,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from lazaretto.contracts import Contract, quoted
 from lazaretto.rules.document import near
-from lazaretto.rules.functions import NAMES, Piece
+from lazaretto.rules.functions import Piece
 from lazaretto.rules.model import PREFIX_MARK
 from lazaretto.rules.sql_nodes import Writer
 from lazaretto.rules.sql_types import BOOLEAN, RefusedError, type_of
@@ -118,6 +118,3 @@ def _column(parts: list[str], contract: Contract) -> Piece:
         known = [f.path for f in contract.walk() if addressable(f.path)]
         raise RefusedError(f"column {path!r} is not in the contract{near(path, known)}")
     return Piece(PREFIX_MARK + ".".join(quoted(part) for part in parts), type_of(field), columns=(path,))
-
-
-ALLOWED_FUNCTIONS = NAMES

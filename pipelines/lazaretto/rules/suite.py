@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from lazaretto.rules.values import UnfitError, cut, fitted, shown
 _RULE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _SUITE_KEYS = frozenset({"name", "id", "expectations", "meta", "notes", "suite_parameters"})
 _RULE_KEYS = frozenset({"type", "kwargs", "meta", "severity", "id", "notes", "description"})
+_META_KEYS = frozenset({"rule_id", "degrade"})
 _DEGRADE_KEYS = frozenset({"value"})
 
 
@@ -70,7 +72,7 @@ def read_rules(path: Path | None, contract: Contract) -> RuleSet:
             what = f"rule {rule_id}: {exc.what}" if rule_id else exc.what
             raise RuleError(what, where=document.where(*at), remedy=exc.remedy) from exc
         if isinstance(rule, RowRule):
-            rows.append(rule)
+            rows.append(replace(rule, where=document.where("expectations", index)))
         else:
             batch.append(rule)
     return RuleSet(name, tuple(rows), tuple(batch), _fingerprint(tuple(rows), tuple(batch)))
@@ -112,6 +114,10 @@ def _rule(rule_id: str, entry: Mapping[str, Any], contract: Contract) -> RowRule
         raise MisfitError("kwargs is not a mapping", "kwargs")
     severity = _severity(entry)
     meta: Mapping[str, Any] = entry["meta"]
+    for key in meta:
+        # Other keys of meta are the author's own, but not a misspelt one of ours.
+        if key not in _META_KEYS and near(key, _META_KEYS):
+            raise MisfitError(f"unknown key {key!r} of meta{near(key, _META_KEYS)}", "meta", key)
     if expectation not in ROW_EXPECTATIONS and expectation not in batch_expectations():
         known = {*ROW_EXPECTATIONS, *batch_expectations()}
         raise MisfitError(f"unknown expectation {expectation!r}{near(expectation, known)}", "type")

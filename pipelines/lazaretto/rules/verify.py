@@ -57,7 +57,9 @@ def _for_each(rules: RuleSet, check: Callable[[list[RowRule]], object]) -> None:
         except PySparkException as exc:
             condition = exc.getCondition() or type(exc).__name__
             raise RuleError(
-                f"rule {rule.rule_id}: Spark refuses it ({condition})", where=rules.name, remedy="mend this rule"
+                f"rule {rule.rule_id}: Spark refuses it ({condition})",
+                where=rule.where or rules.name,
+                remedy="mend this rule",
             ) from exc
     raise RuleError("Spark refuses the rules together, not one by one", where=rules.name, remedy="report this")
 
@@ -66,7 +68,7 @@ def _analyse(empty: DataFrame, rules: list[RowRule]) -> None:
     analysed = empty.select(*(rule.failed(_PREFIX).alias(f"r{i}") for i, rule in enumerate(rules)))
     for rule, column in zip(rules, analysed.schema.fields, strict=True):
         if not isinstance(column.dataType, BooleanType):
-            raise RuleError(f"rule {rule.rule_id}: not a condition", remedy="mend this rule")
+            raise RuleError(f"rule {rule.rule_id}: not a condition", where=rule.where, remedy="mend this rule")
 
 
 def _compile_patterns(spark: SparkSession, rules: list[RowRule]) -> None:
@@ -91,7 +93,9 @@ def _try_degrades(spark: SparkSession, rules: list[RowRule], contract: Contract)
     for rule, failed in zip(tried, _evaluate(spark, tests), strict=True):
         if failed is not False:
             raise RuleError(
-                f"rule {rule.rule_id}: the degrade value does not satisfy the rule", remedy="mend its value"
+                f"rule {rule.rule_id}: the degrade value does not satisfy the rule",
+                where=rule.where,
+                remedy="mend its value",
             )
 
 
