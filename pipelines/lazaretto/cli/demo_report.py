@@ -9,7 +9,7 @@ from lazaretto.cli.context import Context
 from lazaretto.commit import Tables
 from lazaretto.config import load_settings
 from lazaretto.jobs.demo import DemoReport
-from lazaretto.observe import groups, printable, show
+from lazaretto.observe import decoded, groups, show
 
 _SHOWN = 400
 
@@ -51,7 +51,8 @@ def print_report(context: Context, spark: SparkSession, report: DemoReport, run_
         for violation in record.violations:
             told = " ".join(part for part in (violation.code, violation.field, violation.detail) if part)
             out.print(f"  because  {told}", markup=False)
-        out.print(f"  payload  {printable(record.payload or b'')[:_SHOWN]}", markup=False, soft_wrap=True)
+        payload = decoded(record.payload or b"")[:_SHOWN]
+        out.print(f"  payload  {payload}", markup=False, soft_wrap=True)
     out.print()
     out.print("next: see every reason, then every record behind one of them")
     out.print(f"  lazaretto --conf {report.conf} quarantine groups", markup=False, soft_wrap=True)

@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from lazaretto import __version__
 from lazaretto.cli import ingesting, reading
 from lazaretto.cli.context import Context
 from lazaretto.errors import LazarettoError
+
+# Typer carries its own copy of Click, whose base of all usage errors has no public name
+_UsageError = typer.BadParameter.__base__
+assert _UsageError is not None and issubclass(_UsageError, Exception)
 
 BUG = 1
 INTERRUPTED = 130
@@ -71,10 +74,10 @@ def run(arguments: Sequence[str]) -> int:
     except LazarettoError as exc:
         _failed(context, exc.exit_code, str(exc), exc, error_class=exc.error_class)
         return exc.exit_code
-    except click.exceptions.Abort:
+    except typer.Abort:
         return INTERRUPTED
-    except click.ClickException as exc:
-        hint = f" (see `{exc.ctx.command_path} --help`)" if isinstance(exc, click.UsageError) and exc.ctx else ""
+    except _UsageError as exc:
+        hint = f" (see `{exc.ctx.command_path} --help`)" if exc.ctx else ""
         _failed(context, 2, exc.format_message() + hint, exc)
         return 2
     except KeyboardInterrupt:

@@ -133,8 +133,11 @@ def _fields(properties: list[Any], prefix: str, where: str) -> tuple[Field, ...]
 
 
 def _field(prop: Any, path: str, where: str) -> Field:
-    if not prop.name or "." in prop.name or "[]" in prop.name:
-        raise ContractError(f"{path}: a field needs a name without `.` and `[]`", where=where, remedy="rename it")
+    if not prop.name or any(mark in prop.name for mark in (".", "[]", "${", "\n", "\r")):
+        # Spark would replace ${name} in SQL text by a setting, even in quotes
+        raise ContractError(
+            f"{path!r}: a field needs a name, without `.`, `[]`, `${{` and line ends", where=where, remedy="rename it"
+        )
     kind, precision, scale = _kind(prop, path, where)
     children: tuple[Field, ...] = ()
     item: Field | None = None

@@ -94,7 +94,7 @@ class SourceError(LazarettoError):
     """The source cannot be reached or read; nothing was held and no attempt was burnt."""
 
     exit_code = 4
-    default_class = BatchClass.UPSTREAM_UNAVAILABLE
+    default_class: BatchClass | None = BatchClass.UPSTREAM_UNAVAILABLE
 
 
 class GuardRefusedError(SourceError):

@@ -1,4 +1,4 @@
-"""CSV records: one payload is one record of a file whose header is known.
+"""CSV records: one payload is one record of a file whose header is known. All functions take and give SQL text.
 
 RFC 4180: comma, double quotes, doubled quotes inside quotes. An empty cell is null. A nested field cannot stand in a
 CSV record, so it counts as absent.
@@ -8,98 +8,98 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
 from lazaretto.contracts import INTEGERS, Field, Kind, quoted
 from lazaretto.errors import RecordCode
 from lazaretto.screening.forms import INTEGER, NUMBER, PLAIN_NUMBER, is_too_fine, text_value
-from lazaretto.screening.reading import none_found, violation
+from lazaretto.screening.sql import NONE_FOUND, case, matches, only, text, texts, violation
 
 _CORRUPT = "_corrupt_record"
-_OPTIONS = {"mode": "PERMISSIVE", "escape": '"', "columnNameOfCorruptRecord": _CORRUPT, "maxCharsPerColumn": "-1"}
+_OPTIONS = (
+    "map('mode', 'PERMISSIVE', 'escape', '\"', 'maxCharsPerColumn', '-1', "
+    f"'columnNameOfCorruptRecord', '{_CORRUPT}')"
+)
 
 
-def parse(df: DataFrame, carried: Sequence[str], columns: Sequence[str], fields: Sequence[Field]) -> DataFrame:
-    """Adds `single`, `raw` (STRUCT of the cells by field name) and `names` (the header), as the JSON step does."""
+def row(as_text: str, columns: Sequence[str]) -> str:
+    """STRUCT of the record's cells, all text."""
     ddl = ", ".join(f"{quoted(c)} STRING" for c in columns) + f", {_CORRUPT} STRING"
-    rows = df.select(*carried, F.from_csv(F.col("text"), ddl, _OPTIONS).alias("row"))
-    single = F.coalesce(
-        F.col("text").isNotNull() & F.col("row").isNotNull() & F.col("row")[_CORRUPT].isNull(), F.lit(False)
-    )
+    return f"from_csv({as_text}, {text(ddl)}, {_OPTIONS})"
+
+
+def is_single(as_text: str, cells: str) -> str:
+    """TRUE where the text is one record of the header's width; never NULL."""
+    return f"({as_text} IS NOT NULL AND {cells} IS NOT NULL AND {cells}.{_CORRUPT} IS NULL)"
+
+
+def raw(cells: str, columns: Sequence[str], fields: Sequence[Field]) -> str:
+    """STRUCT of the cells by the contract's fields; NULL where the header has no such column."""
     here = set(columns)
-    cells = [
-        (F.col("row")[f.name] if f.name in here else F.lit(None).cast("STRING")).alias(f.name) for f in fields
-    ]
-    # columns that the contract does not name are there in every record; the others count by their header, too
-    unknown = [c for c in columns if c not in {f.name for f in fields}]
-    names = F.array(*[F.lit(c) for c in unknown]).cast("ARRAY<STRING>")
-    present = F.filter(
-        F.array(*[F.when(c.isNotNull(), F.lit(f.name)) for c, f in zip(cells, fields, strict=True)]),
-        lambda name: name.isNotNull(),
-    )
-    return rows.select(
-        *carried,
-        single.alias("single"),
-        F.when(single, F.struct(*cells)).alias("raw"),
-        F.when(single, F.concat(present, names)).alias("names"),
-    )
+    picked = [f"{cells}.{quoted(f.name)}" if f.name in here else "CAST(NULL AS STRING)" for f in fields]
+    return "named_struct(" + ", ".join(f"{text(f.name)}, {p}" for f, p in zip(fields, picked, strict=True)) + ")"
 
 
-def csv_faults(single: Column) -> Column:
-    """MALFORMED where the record is not one row of the header's width."""
-    return F.when(single, none_found()).otherwise(
-        F.array(violation(RecordCode.MALFORMED, None, "not one CSV record of the header's width"))
-    )
+def names(cells: str, columns: Sequence[str], fields: Sequence[Field]) -> str:
+    """The names that a record has: columns the contract does not know always, its own where the cell is not empty."""
+    known = {f.name for f in fields}
+    own = [case((f"{cells}.{quoted(c)} IS NOT NULL", text(c))) for c in columns if c in known]
+    unknown = texts(c for c in columns if c not in known)
+    return f"concat({unknown}, CAST(array_compact(array({', '.join(own)})) AS ARRAY<STRING>))"
+
+
+def csv_faults(single: str) -> str:
+    """MALFORMED where the text is not one record of the header's width."""
+    malformed = violation(RecordCode.MALFORMED, None, "not one CSV record of the header's width")
+    return case((single, NONE_FOUND), otherwise=only(malformed))
 
 
 class CsvReader:
-    """Reads text cells by the contract's types; the same questions as `JsonReader` answers."""
+    """Reads text cells by the contract's types; answers the same questions as `JsonReader`."""
 
-    def value(self, field: Field, x: Column) -> Column:
+    def value(self, field: Field, x: str, parts: str | None = None) -> str:
         """The typed value, or NULL."""
         if field.kind in (Kind.STRUCT, Kind.ARRAY):
-            return F.lit(None).cast(field.ddl)
+            return f"CAST(NULL AS {field.ddl})"
         return text_value(field, x)
 
-    def is_fit(self, field: Field, x: Column, value: Column) -> Column:
+    def fit(self, field: Field, x: str, value: str, parts: str | None = None) -> str:
         """TRUE where the cell is what the contract asks for; never NULL."""
-        fit = value.isNotNull()
-        return fit if field.required else x.isNull() | fit
+        return f"({value} IS NOT NULL)" if field.required else f"({x} IS NULL OR {value} IS NOT NULL)"
 
-    def faults(self, field: Field, x: Column) -> Column:
-        """The violations array of one cell; empty where it is fit."""
-        required = violation(RecordCode.MISSING_REQUIRED, field.path)
-        missing = F.array(required) if field.required else none_found()
-        if field.kind in (Kind.STRUCT, Kind.ARRAY):
-            return F.when(x.isNull(), missing).otherwise(
-                F.array(violation(RecordCode.TYPE_MISMATCH, field.path, "a CSV cell cannot hold this type"))
-            )
-        present = F.when(text_value(field, x).isNotNull(), none_found()).otherwise(F.array(_cell_fault(field, x)))
-        return F.when(x.isNull(), missing).otherwise(present)
+    def faults(self, field: Field, x: str) -> str:
+        """The violations array of a nested field's cell."""
+        return case((f"{x} IS NULL AND {str(not field.required).lower()}", NONE_FOUND), otherwise=only(_unfit(field, x)))
+
+    def scalar_fault(self, field: Field, x: str) -> str:
+        """What is wrong with a cell that has no value; NULL where it is empty and may be."""
+        missing = violation(RecordCode.MISSING_REQUIRED, field.path, "absent or empty") if field.required else "NULL"
+        return case((f"{x} IS NULL", missing), otherwise=_unfit(field, x))
 
 
-def _cell_fault(field: Field, x: Column) -> Column:
+def _unfit(field: Field, x: str) -> str:
     mismatch = violation(RecordCode.TYPE_MISMATCH, field.path, f"not a text form of {field.ddl}")
     too_large = violation(RecordCode.OUT_OF_RANGE, field.path, f"does not fit {field.ddl}")
     rounded = violation(RecordCode.PRECISION_LOSS, field.path, f"fits {field.ddl} only after rounding")
-    if field.kind in (Kind.DATE, Kind.TIMESTAMP):
-        bad = violation(RecordCode.BAD_TIMESTAMP, field.path, "not a real ISO 8601 date or date-time with offset")
-        if field.kind is Kind.TIMESTAMP:
-            bad = F.when(
-                is_too_fine(x), violation(RecordCode.PRECISION_LOSS, field.path, "finer than a microsecond")
-            ).otherwise(bad)
+    bad = violation(RecordCode.BAD_TIMESTAMP, field.path, "not a real ISO 8601 date, or date-time with offset")
+    fine = violation(RecordCode.PRECISION_LOSS, field.path, "finer than a microsecond")
+    if field.kind is Kind.DATE:
         return bad
+    if field.kind is Kind.TIMESTAMP:
+        return case((is_too_fine(x), fine), otherwise=bad)
     if field.kind in (Kind.FLOAT, Kind.DOUBLE):
-        return F.when(x.rlike(NUMBER), too_large).otherwise(mismatch)
-    if field.kind in INTEGERS:
-        whole = x.try_cast("DECIMAL(38,0)").try_cast(field.ddl)
-        return (
-            F.when(x.rlike(INTEGER), too_large)
-            .when(x.rlike(PLAIN_NUMBER), F.when(whole.isNotNull(), rounded).otherwise(too_large))
-            .otherwise(mismatch)
-        )
+        return case((matches(x, NUMBER), too_large), otherwise=mismatch)
     if field.kind is Kind.DECIMAL:
-        fits = x.try_cast(field.ddl).isNotNull()
-        return F.when(x.rlike(PLAIN_NUMBER), F.when(fits, rounded).otherwise(too_large)).otherwise(mismatch)
+        fits = f"try_cast({x} AS {field.ddl}) IS NOT NULL"
+        return case((f"NOT {matches(x, PLAIN_NUMBER)}", mismatch), (fits, rounded), otherwise=too_large)
+    if field.kind in INTEGERS:
+        whole = f"try_cast(try_cast({x} AS DECIMAL(38,0)) AS {field.ddl}) IS NOT NULL"
+        return case(
+            (matches(x, INTEGER), too_large),
+            (f"NOT {matches(x, PLAIN_NUMBER)}", mismatch),
+            (whole, rounded),
+            otherwise=too_large,
+        )
+    if field.kind in (Kind.STRUCT, Kind.ARRAY):
+        return case(
+            (f"{x} IS NULL", violation(RecordCode.MISSING_REQUIRED, field.path, "absent or empty")), otherwise=mismatch
+        )
     return mismatch

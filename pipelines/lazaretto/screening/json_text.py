@@ -1,4 +1,4 @@
-"""JSON text: strictly one object, and if not, why.
+"""JSON text: strictly one object, and if not, why. All functions take and give SQL text.
 
 The gate wraps the text in an array that ends in a sentinel the record cannot know, its own hash: `[<text>,"<sha256>"]`.
 `try_parse_json` refuses doubled keys, NaN, comments, single quotes, lone surrogates, excessive depth and truncation, but
@@ -8,11 +8,10 @@ one value and nothing else (a text that closes the array itself moves the sentin
 
 from __future__ import annotations
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+from collections.abc import Sequence
 
 from lazaretto.errors import RecordCode
-from lazaretto.screening.reading import none_found, violation
+from lazaretto.screening.sql import NONE_FOUND, case, matches, only, text, texts, violation, violation_of
 
 # An escaped backslash is no beginning of an escape: pairs of them are taken out before surrogates are looked for.
 _BACKSLASH_PAIR = r"\\\\"
@@ -20,70 +19,74 @@ _LONE_SURROGATE = (
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
-_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_STRICT = "map('allowSingleQuotes', 'false', 'allowNonNumericNumbers', 'false')"
 
 
-def sealed(text: Column, seal: Column) -> Column:
+def sealed(as_text: str, seal: str) -> str:
     """The parsed array of value and sentinel, as VARIANT; NULL where the text is not strict JSON.
 
     Args:
-        text: the decoded payload. seal: a text that the payload cannot contain: the SHA-256 of its own bytes.
+        as_text: the decoded payload. seal: a text the payload cannot contain: the SHA-256 of its own bytes.
     """
-    return F.try_parse_json(F.concat(F.lit("["), text, F.lit(',"'), seal, F.lit('"]')))
+    return f"""try_parse_json(concat('[', {as_text}, ',"', {seal}, '"]'))"""
 
 
-def is_single(parsed: Column, seal: Column) -> Column:
+def is_single(parsed: str, seal: str) -> str:
     """TRUE where `sealed` found one value and nothing after it; never NULL."""
-    last = F.try_variant_get(parsed, "$[1]", "STRING") == seal
-    return F.coalesce(last & F.try_variant_get(parsed, "$[2]", "VARIANT").isNull(), F.lit(False))
+    last = f"try_variant_get({parsed}, '$[1]', 'STRING') = {seal}"
+    return f"coalesce({last} AND try_variant_get({parsed}, '$[2]', 'VARIANT') IS NULL, false)"
 
 
-def first_value(parsed: Column) -> Column:
+def first_value(parsed: str) -> str:
     """The text's own value out of `sealed`."""
-    return F.try_variant_get(parsed, "$[0]", "VARIANT")
+    return f"try_variant_get({parsed}, '$[0]', 'VARIANT')"
 
 
-def json_faults(text: Column, single: Column, is_object: Column, known: list[str]) -> Column:
+def json_faults(as_text: str, single: str, is_object: str, known: Sequence[str]) -> str:
     """What is wrong with the text as JSON; an empty array where it is strictly one object.
 
     Args:
-        text: the decoded, non-blank payload. single: `is_single`. is_object: whether the single value is an object.
+        as_text: the decoded, non-blank payload. single: `is_single`. is_object: whether the single value is an object.
         known: names a doubled key may be called by in the detail: the contract's own; other names are the record's.
     """
-    alone = F.try_parse_json(text)
+    alone = f"try_parse_json({as_text})"
     not_object = violation(RecordCode.NOT_OBJECT, None, "a JSON value, but not an object")
     trailing = violation(RecordCode.TRAILING_DATA, None, "something follows the first value")
-    after_first = F.when(F.schema_of_variant(alone).startswith("OBJECT"), F.array(trailing)).otherwise(
-        F.array(not_object, trailing)
+    after_object = case(
+        (f"startswith(schema_of_variant({alone}), 'OBJECT')", only(trailing)),
+        otherwise=only(f"{not_object}, {trailing}"),
     )
-    return (
-        F.when(single, F.when(is_object, none_found()).otherwise(F.array(not_object)))
-        .when(alone.isNotNull(), after_first)
-        .otherwise(_not_strict(text, known))
+    return case(
+        (f"{single} AND {is_object}", NONE_FOUND),
+        (single, only(not_object)),
+        (f"{alone} IS NOT NULL", after_object),
+        otherwise=_not_strict(as_text, known),
     )
 
 
-def _not_strict(text: Column, known: list[str]) -> Column:
+def _not_strict(as_text: str, known: Sequence[str]) -> str:
     """Why the strict parser refuses a text that has not even a first value."""
-    plain = F.regexp_replace(text, _BACKSLASH_PAIR, "")
-    lone = plain.rlike(_LONE_SURROGATE)
+    plain = f"regexp_replace({as_text}, {text(_BACKSLASH_PAIR)}, '')"
+    lone = matches(plain, _LONE_SURROGATE)
     # with the surrogates mended, what is still refused although its syntax is right has a doubled key
-    mended = F.when(lone, F.regexp_replace(plain, _LONE_SURROGATE, "x")).otherwise(text)
-    syntax = F.from_json(mended, "MAP<STRING, STRING>", _STRICT).isNotNull()
-    doubled = syntax & F.try_parse_json(mended).isNull()
-    malformed = F.array(violation(RecordCode.MALFORMED, None, "not strict JSON"))
-    surrogate = F.array(violation(RecordCode.ENCODING, None, "an escaped lone surrogate"))
-    key = F.array(violation(RecordCode.DUPLICATE_KEY, None, _doubled_key(mended, known)))
-    return F.when(~syntax, malformed).otherwise(
-        F.concat(F.when(lone, surrogate).otherwise(none_found()), F.when(doubled, key).otherwise(none_found()))
+    mended = case((lone, f"regexp_replace({plain}, {text(_LONE_SURROGATE)}, 'x')"), otherwise=as_text)
+    syntax = f"from_json({mended}, 'MAP<STRING, STRING>', {_STRICT}) IS NOT NULL"
+    doubled = f"try_parse_json({mended}) IS NULL"
+    surrogate = violation(RecordCode.ENCODING, None, "an escaped lone surrogate")
+    key = violation_of(RecordCode.DUPLICATE_KEY, text(None), _doubled_key(mended, known))
+    return case(
+        (f"NOT ({syntax})", only(violation(RecordCode.MALFORMED, None, "not strict JSON"))),
+        (f"{lone} AND {doubled}", only(f"{surrogate}, {key}")),
+        (lone, only(surrogate)),
+        otherwise=only(key),
     )
 
 
-def _doubled_key(text: Column, known: list[str]) -> Column:
-    names = F.json_object_keys(text)
-    doubled = F.filter(
-        F.array(*[F.lit(k) for k in known]), lambda k: F.size(F.filter(names, lambda n: n == k)) > 1
+def _doubled_key(as_text: str, known: Sequence[str]) -> str:
+    names = f"json_object_keys({as_text})"
+    doubled = f"filter({texts(known)}, k -> size(filter({names}, n -> n = k)) > 1)"
+    plainly = "an object names a key twice"
+    return case(
+        (f"size({doubled}) > 0", f"concat({text(plainly + ': ')}, array_join({doubled}, ', '))"),
+        otherwise=text(plainly),
     )
-    return F.when(
-        F.size(doubled) > 0, F.concat(F.lit("an object names a key twice: "), F.array_join(doubled, ", "))
-    ).otherwise(F.lit("an object names a key twice"))

@@ -1,12 +1,9 @@
-"""From bytes to text: what can be said of a payload before it is parsed."""
+"""From bytes to text: what can be said of a payload before it is parsed. All functions take and give SQL text."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 from lazaretto.errors import ConfigurationError, RecordCode
-from lazaretto.screening.reading import none_found, violation
+from lazaretto.screening.sql import NONE_FOUND, case, matches, only, text, violation
 
 # The first bytes of compressed data, as hex. Sources: RFC 1952 (gzip), RFC 8878 (zstd), PKWARE APPNOTE (zip),
 # bzip2 and xz file formats, LZ4 and Snappy frame formats, RFC 1950 (zlib).
@@ -40,45 +37,38 @@ def java_charset(encoding: str) -> str:
         ) from None
 
 
-def decoded(value: Column, encoding: str, max_bytes: int) -> Column:
+def decoded(value: str, encoding: str, max_bytes: int) -> str:
     """The payload as text, or NULL where it is null, too large, or not strictly in its encoding.
 
     UTF-8 costs a validity check only. Other charsets are decoded and encoded again: unequal bytes mean that something
     was replaced. That needs a session with `spark.sql.legacy.javaCharsets` and `...codingErrorAction` set.
     """
-    small = F.octet_length(value) <= max_bytes
+    small = f"octet_length({value}) <= {max_bytes}"
     if encoding == "utf-8":
-        text = value.cast("STRING")
-        return F.when(small & F.is_valid_utf8(text), text)
-    charset = java_charset(encoding)
-    text = F.decode(value, charset)
-    return F.when(small & (F.encode(text, charset) == value), text)
+        as_text = f"CAST({value} AS STRING)"
+        return case((f"{small} AND is_valid_utf8({as_text})", as_text))
+    charset = text(java_charset(encoding))
+    as_text = f"decode({value}, {charset})"
+    return case((f"{small} AND encode({as_text}, {charset}) = {value}", as_text))
 
 
-def is_blank(text: Column) -> Column:
-    """TRUE for the empty text and for white space only."""
-    return text.rlike(r"^\s*$")
-
-
-def payload_faults(value: Column, text: Column, max_bytes: int) -> Column:
+def payload_faults(value: str, as_text: str, max_bytes: int) -> str:
     """Why there is no text to parse, or none worth parsing; an empty array where there is.
 
     Args:
-        value: the payload's bytes. text: what `decoded` made of them.
+        value: the payload's bytes. as_text: what `decoded` made of them.
     """
-    head = F.hex(F.substring(value, 1, _MAGIC_BYTES))
-    compressed = F.lit(False)
-    for magic in _MAGIC:
-        compressed = compressed | head.startswith(magic)
-    return (
-        F.when(value.isNull(), F.array(violation(RecordCode.TOMBSTONE, None, "null value")))
-        .when(
-            F.octet_length(value) > max_bytes,
-            F.array(violation(RecordCode.TOO_LARGE, None, f"more than {max_bytes} bytes")),
-        )
-        .when(F.octet_length(value) == 0, F.array(violation(RecordCode.EMPTY, None, "no bytes")))
-        .when(compressed, F.array(violation(RecordCode.COMPRESSED, None, "begins like a compressed file")))
-        .when(text.isNull(), F.array(violation(RecordCode.ENCODING, None, "not valid in the declared encoding")))
-        .when(is_blank(text), F.array(violation(RecordCode.EMPTY, None, "blanks only")))
-        .otherwise(none_found())
+    head = f"hex(substring({value}, 1, {_MAGIC_BYTES}))"
+    compressed = matches(head, "^(?:" + "|".join(_MAGIC) + ")")
+    return case(
+        (f"{value} IS NULL", only(violation(RecordCode.TOMBSTONE, None, "null value"))),
+        (
+            f"octet_length({value}) > {max_bytes}",
+            only(violation(RecordCode.TOO_LARGE, None, f"more than {max_bytes} bytes")),
+        ),
+        (f"octet_length({value}) = 0", only(violation(RecordCode.EMPTY, None, "no bytes"))),
+        (compressed, only(violation(RecordCode.COMPRESSED, None, "begins like a compressed file"))),
+        (f"{as_text} IS NULL", only(violation(RecordCode.ENCODING, None, "not valid in the declared encoding"))),
+        (matches(as_text, r"^\s*$"), only(violation(RecordCode.EMPTY, None, "blanks only"))),
+        otherwise=NONE_FOUND,
     )

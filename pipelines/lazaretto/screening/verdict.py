@@ -1,76 +1,36 @@
 """The four steps in one pass: decode, contract, rules, verdict.
 
-A chain of projections over the envelope; nothing is shuffled, counted or read twice. Each step's columns are used
-several times by the next, so that Spark keeps the steps apart and evaluates each column once. What names a record's
-violations is evaluated behind `when(not valid)`: valid records pay for the decision only.
+A chain of projections over the envelope; nothing is shuffled, counted or read twice. Each step's columns are plain ones
+that the next step uses several times, so that Spark keeps the steps apart and evaluates each once (fields of a struct
+that is put together here would be taken apart again by the optimizer and evaluated at each use). What names a record's
+violations stands behind `CASE WHEN verdict = 'invalid'`: valid records pay for the decision only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
-from lazaretto.contracts import UNKNOWN_COLUMN, Contract, Field, Kind, UnknownFields
-from lazaretto.errors import ConfigurationError
-from lazaretto.rules import RowRule, RuleSet, Severity
+from lazaretto.contracts import UNKNOWN_COLUMN, Field, Kind, UnknownFields, quoted
+from lazaretto.errors import RecordCode
+from lazaretto.rules import RowRule, Severity
 from lazaretto.screening import csv_text, json_text
+from lazaretto.screening.dataset import Screening
+from lazaretto.screening.degrade import degraded
 from lazaretto.screening.payload import decoded, payload_faults
-from lazaretto.screening.reading import (
-    JsonReader,
-    members,
-    none_found,
-    unknown_fields,
-    violation,
-)
+from lazaretto.screening.reading import JsonReader, members, unknown_fields
+from lazaretto.screening.sql import NONE_FOUND, case, found, matches, text, texts, violation
 
 VALID, INVALID, FILTERED = "valid", "invalid", "filtered"
 
 _ENVELOPE = ("source", "key", "headers", "source_time")
+_CARRIED = (*_ENVELOPE, "payload", "payload_sha256", "payload_bytes", "txt")
+_NO_IDS = "CAST(array() AS ARRAY<STRING>)"
 
-
-@dataclass(frozen=True)
-class Screening:
-    """What a dataset's records are held to.
-
-    Attributes:
-        contract, rules: both read and checked.
-        event_id, event_time: the contract's columns that identify and date a record; required whatever it says.
-        encoding: a Python codec name. max_bytes: the payload's cap.
-        filter_tombstones: null values are skipped and counted instead of held.
-        csv_columns: the header when payloads are CSV records; None for JSON.
-    """
-
-    contract: Contract
-    rules: RuleSet
-    event_id: str
-    event_time: str
-    encoding: str = "utf-8"
-    max_bytes: int = 1_048_576
-    filter_tombstones: bool = False
-    csv_columns: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        identity = self.contract.find(self.event_id)
-        if identity is None or identity.kind not in (Kind.STRING, Kind.INT, Kind.BIGINT):
-            raise ConfigurationError(
-                f"event_id: the contract has no top-level text or integer field {self.event_id!r}",
-                remedy="name the contract's field that identifies an event",
-            )
-        time = self.contract.find(self.event_time)
-        if time is None or time.kind is not Kind.TIMESTAMP or identity.path != identity.name or time.path != time.name:
-            raise ConfigurationError(
-                f"event_time: the contract has no top-level timestamp {self.event_time!r}",
-                remedy="name the contract's field that says when an event happened",
-            )
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """The contract's fields, with those that every record must have marked as required."""
-        needed = (self.event_id, self.event_time)
-        return tuple(replace(f, required=f.required or f.name in needed) for f in self.contract.fields)
+Step = tuple[str, ...]
+"""The columns of one projection, as SQL text."""
 
 
 def screen(envelope: DataFrame, screening: Screening) -> DataFrame:
@@ -81,183 +41,205 @@ def screen(envelope: DataFrame, screening: Screening) -> DataFrame:
         verdict, record, event_id, event_time, violations, warnings, degraded` (types: `commit.screened_ddl`).
         `verdict` is never NULL, `violations` is non-empty exactly where it is `invalid`.
     """
-    parsed = _parse(_decode(envelope, screening), screening)
-    return _verdict(_read(parsed, screening), screening)
+    for step in steps(screening):
+        envelope = envelope.selectExpr(*step)
+    return envelope
 
 
-def _decode(envelope: DataFrame, screening: Screening) -> DataFrame:
-    value = F.col("value")
-    return envelope.select(
+@lru_cache(maxsize=64)
+def steps(screening: Screening) -> tuple[Step, ...]:
+    """The projections that `screen` applies, one after the other. Pure text, the same for the same screening."""
+    return (_decode(screening), *_parse(screening), *_read(screening), _judge(screening), _result(screening))
+
+
+def _decode(screening: Screening) -> Step:
+    return (
         *_ENVELOPE,
-        value.alias("payload"),
-        F.sha2(value, 256).alias("payload_sha256"),
-        F.octet_length(value).cast("BIGINT").alias("payload_bytes"),
-        decoded(value, screening.encoding, screening.max_bytes).alias("text"),
+        "value AS payload",
+        "sha2(value, 256) AS payload_sha256",
+        "CAST(octet_length(value) AS BIGINT) AS payload_bytes",
+        f"{decoded('value', screening.encoding, screening.max_bytes)} AS txt",
     )
 
 
-_CARRIED = (*_ENVELOPE, "payload", "payload_sha256", "payload_bytes", "text")
+def _parse(screening: Screening) -> list[Step]:
+    """Adds `single`, `raw` (STRUCT of one member per field), `names` (the keys that are there), `rest` for `keep`."""
+    fields, columns = screening.fields, screening.csv_columns
+    if columns is not None:
+        return [
+            (*_CARRIED, f"{csv_text.row('txt', columns)} AS cells"),
+            (*_CARRIED, "cells", f"{csv_text.is_single('txt', 'cells')} AS single"),
+            (
+                *_CARRIED,
+                "single",
+                f"{case(('single', csv_text.raw('cells', columns, fields)))} AS raw",
+                f"{case(('single', csv_text.names('cells', columns, fields)))} AS names",
+                "CAST(NULL AS VARIANT) AS rest",
+            ),
+        ]
+    keeps = screening.contract.unknown is UnknownFields.KEEP
+    names = "json_object_keys(txt)" if screening.closed else "CAST(NULL AS ARRAY<STRING>)"
+    return [
+        (*_CARRIED, f"{json_text.sealed('txt', 'payload_sha256')} AS parsed"),
+        (
+            *_CARRIED,
+            f"{json_text.is_single('parsed', 'payload_sha256')} AS single",
+            f"{json_text.first_value('parsed')} AS whole",
+        ),
+        (*_CARRIED, "single", "whole", f"{case(('single', members('whole', fields)))} AS raw"),
+        (
+            *_CARRIED,
+            "single",
+            "raw",
+            f"{case(('raw IS NOT NULL', names))} AS names",
+            f"{_kept(screening) if keeps else 'CAST(NULL AS VARIANT)'} AS rest",
+        ),
+    ]
 
 
-def _parse(df: DataFrame, screening: Screening) -> DataFrame:
-    """Adds `single`, `value` (the parsed object, for `keep`), `names` (its keys) and a raw column per field."""
-    if screening.csv_columns is not None:
-        return csv_text.parse(df, _CARRIED, screening.csv_columns, screening.fields)
-    seal = F.col("payload_sha256")
-    sealed = df.select(*_CARRIED, json_text.sealed(F.col("text"), seal).alias("parsed"))
-    value = sealed.select(
-        *_CARRIED,
-        json_text.is_single(F.col("parsed"), seal).alias("single"),
-        json_text.first_value(F.col("parsed")).alias("value"),
-    )
-    top = value.select(
-        *_CARRIED,
-        "single",
-        F.when(F.col("single"), F.col("value")).alias("value"),
-        F.when(F.col("single"), members(F.col("value"), screening.fields)).alias("raw"),
-    )
-    closed = screening.contract.unknown is UnknownFields.FORBID
-    names = F.when(F.col("raw").isNotNull(), F.json_object_keys("text") if closed else F.lit(None))
-    return top.select("*", names.cast("ARRAY<STRING>").alias("names"))
+def _kept(screening: Screening) -> str:
+    known = texts(f.name for f in screening.contract.fields)
+    everything = "try_variant_get(whole, '$', 'MAP<STRING, VARIANT>')"
+    unknown = f"map_filter({everything}, (name, _) -> NOT array_contains({known}, name))"
+    return case((f"single AND size({unknown}) > 0", f"try_parse_json(to_json({unknown}))"))
 
 
 def _reader(screening: Screening) -> JsonReader | csv_text.CsvReader:
-    if screening.csv_columns is not None:
-        return csv_text.CsvReader()
-    return JsonReader(screening.contract, F.col("text"))
+    return csv_text.CsvReader() if screening.csv_columns is not None else JsonReader(screening.contract, "txt")
 
 
-def _read(df: DataFrame, screening: Screening) -> DataFrame:
-    """Adds `read` (STRUCT of the typed columns) and `fit` (STRUCT of a BOOLEAN per top-level field).
-
-    Every value first gets a column of its own: a struct would be taken apart again by the optimizer, and each use of a
-    field would evaluate it anew.
-    """
+def _read(screening: Screening) -> list[Step]:
+    """Adds `read` (STRUCT of the typed columns) and, per top-level field, `f<i>` (is it fit)."""
     reader, fields = _reader(screening), screening.fields
-    carried = (*_CARRIED, "single", "raw", "names")
-    typed = [reader.value(f, F.col("raw")[f.name]).alias(f"v{i}") for i, f in enumerate(fields)]
-    columns = [F.col(f"v{i}").alias(f.name) for i, f in enumerate(fields)]
+    carried = (*_CARRIED, "single", "raw", "names", "rest")
+    # the members of nested objects get a column each: they are used once per child
+    nested = {i: f"m{i}" for i, f in enumerate(fields) if f.kind is Kind.STRUCT and screening.csv_columns is None}
+    parts = [f"{members(_raw(fields[i]), fields[i].children)} AS {name}" for i, name in nested.items()]
+    values = [f"{reader.value(f, _raw(f), nested.get(i))} AS v{i}" for i, f in enumerate(fields)]
+    fits = [
+        f"{_fit(screening, f, reader.fit(f, _raw(f), f'v{i}', nested.get(i)), f'v{i}')} AS f{i}"
+        for i, f in enumerate(fields)
+    ]
+    columns = [f"{text(f.name)}, v{i}" for i, f in enumerate(fields)]
     if screening.contract.unknown is UnknownFields.KEEP:
-        typed.append(_kept(screening).alias("unknown"))
-        columns.append(F.col("unknown").alias(UNKNOWN_COLUMN))
-    values = df.select(*carried, *typed)
-    fit = [_is_fit(reader, f, F.col(f"v{i}"), screening).alias(f"f{i}") for i, f in enumerate(fields)]
-    judged = values.select("*", *fit)
-    flags = [F.col(f"f{i}").alias(f.name) for i, f in enumerate(fields)]
-    return judged.select(*carried, F.struct(*columns).alias("read"), F.struct(*flags).alias("fit"))
+        columns.append(f"{text(UNKNOWN_COLUMN)}, rest")
+    flags = [f"f{i}" for i in range(len(fields))]
+    return [
+        (*carried, *parts),
+        (*carried, *nested.values(), *values),
+        (*carried, *(f"v{i}" for i in range(len(fields))), *fits),
+        (*carried, *flags, f"named_struct({', '.join(columns)}) AS read"),
+    ]
 
 
-def _is_fit(
-    reader: JsonReader | csv_text.CsvReader, field: Field, value: Column, screening: Screening
-) -> Column:
-    fit = reader.is_fit(field, F.col("raw")[field.name], value)
+def _raw(field: Field) -> str:
+    return f"raw.{quoted(field.name)}"
+
+
+def _fit(screening: Screening, field: Field, fit: str, value: str) -> str:
     if field.name == screening.event_id and field.kind is Kind.STRING:
-        fit = fit & value.rlike(r"\S")
-    return F.coalesce(fit, F.lit(False))
+        not_blank = matches(value, r"\S")
+        return f"coalesce({fit} AND {not_blank}, false)"
+    return fit
 
 
-def _kept(screening: Screening) -> Column:
-    known = F.array(*[F.lit(f.name) for f in screening.contract.fields])
-    everything = F.try_variant_get(F.col("value"), "$", "MAP<STRING, VARIANT>")
-    unknown = F.map_filter(everything, lambda name, _: ~F.array_contains(known, name))
-    return F.when(F.size(unknown) > 0, F.try_parse_json(F.to_json(unknown)))
+def _judge(screening: Screening) -> Step:
+    fields = screening.fields
+    terms = ["raw IS NOT NULL", *(f"f{i}" for i in range(len(fields)))]
+    if screening.closed:
+        # no unknown field exactly if there are as many keys as members that the contract names
+        present = " + ".join(f"int({_raw(f)} IS NOT NULL)" for f in fields)
+        terms.append(f"size(names) = {present}")
+    terms += [f"NOT ({rule.sql('read')})" for rule in _holding(screening)]
+    valid = f"coalesce({' AND '.join(terms)}, false)"
+    branches = [("payload IS NULL", text(FILTERED))] if screening.filter_tombstones else []
+    verdict = case(*branches, (valid, text(VALID)), otherwise=text(INVALID))
+    return (
+        *_CARRIED,
+        "single",
+        "raw",
+        "names",
+        "read",
+        *(f"f{i}" for i in range(len(fields))),
+        f"{verdict} AS verdict",
+    )
 
 
-def _verdict(df: DataFrame, screening: Screening) -> DataFrame:
-    held = [r for r in screening.rules.rows if r.severity is Severity.CRITICAL and r.degrade is None]
+def _holding(screening: Screening) -> list[RowRule]:
+    return [r for r in screening.rules.rows if r.severity is Severity.CRITICAL and r.degrade is None]
+
+
+def _result(screening: Screening) -> Step:
     degrading = [r for r in screening.rules.rows if r.degrade is not None]
     warning = [r for r in screening.rules.rows if r.severity is not Severity.CRITICAL and r.degrade is None]
-
-    fits = F.coalesce(F.col("raw").isNotNull(), F.lit(False))
-    for field in screening.fields:
-        fits = fits & F.col("fit")[field.name]
-    if screening.contract.unknown is UnknownFields.FORBID:
-        # no unknown field exactly if there are as many keys as members that the contract names
-        present = sum((F.col("raw")[f.name].isNotNull().cast("INT") for f in screening.fields), F.lit(0))
-        fits = fits & (F.size("names") == present)
-    valid = F.coalesce(fits, F.lit(False))
-    for rule in held:
-        valid = valid & ~rule.failed("read")
-    if screening.filter_tombstones:
-        verdict = F.when(F.col("payload").isNull(), FILTERED).when(valid, VALID).otherwise(INVALID)
-    else:
-        verdict = F.when(valid, VALID).otherwise(INVALID)
-
-    judged = df.select("*", verdict.alias("verdict"))
-    is_valid, is_invalid = F.col("verdict") == VALID, F.col("verdict") == INVALID
-    return judged.select(
+    is_valid = f"verdict = {text(VALID)}"
+    is_invalid = f"verdict = {text(INVALID)}"
+    return (
         *_ENVELOPE,
         "payload",
         "payload_sha256",
         "payload_bytes",
         "verdict",
-        F.when(is_valid, _degraded(degrading)).alias("record"),
-        F.col("read")[screening.event_id].cast("STRING").alias("event_id"),
-        F.col("read")[screening.event_time].alias("event_time"),
-        F.when(is_invalid, _violations(screening, held)).otherwise(none_found()).alias("violations"),
-        F.when(is_valid, _failed_ids(warning)).otherwise(_no_ids()).alias("warnings"),
-        F.when(is_valid, _failed_ids(degrading)).otherwise(_no_ids()).alias("degraded"),
+        f"{case((is_valid, degraded(screening.contract, degrading, 'read')))} AS record",
+        f"CAST(read.{quoted(screening.event_id)} AS STRING) AS event_id",
+        f"read.{quoted(screening.event_time)} AS event_time",
+        f"{case((is_invalid, _violations(screening)), otherwise=NONE_FOUND)} AS violations",
+        f"{case((is_valid, _failed_ids(warning)), otherwise=_NO_IDS)} AS warnings",
+        f"{case((is_valid, _failed_ids(degrading)), otherwise=_NO_IDS)} AS degraded",
     )
 
 
-def _no_ids() -> Column:
-    return F.array().cast("ARRAY<STRING>")
-
-
-def _failed_ids(rules: Sequence[RowRule]) -> Column:
+def _failed_ids(rules: Sequence[RowRule]) -> str:
     if not rules:
-        return _no_ids()
-    any_failed = F.lit(False)
-    for rule in rules:
-        any_failed = any_failed | rule.failed("read")
-    named = F.array_compact(F.array(*[F.when(r.failed("read"), F.lit(r.rule_id)) for r in rules]))
-    return F.when(any_failed, named).otherwise(_no_ids())
+        return _NO_IDS
+    any_failed = " OR ".join(f"({rule.sql('read')})" for rule in rules)
+    ids = ", ".join(case((rule.sql("read"), text(rule.rule_id))) for rule in rules)
+    return case((any_failed, f"CAST(array_compact(array({ids})) AS ARRAY<STRING>)"), otherwise=_NO_IDS)
 
 
-def _degraded(rules: Sequence[RowRule]) -> Column:
-    """`read`, with the fields of failed degrading rules replaced by their rule's value."""
-    record = F.col("read")
-    for rule in rules:
-        assert rule.degrade is not None and rule.field is not None
-        here = F.col("read")
-        for part in rule.field.split("."):
-            here = here[part]
-        record = record.withField(rule.field, F.when(rule.failed("read"), F.lit(rule.degrade.value)).otherwise(here))
-    return record
-
-
-def _violations(screening: Screening, held: Sequence[RowRule]) -> Column:
+def _violations(screening: Screening) -> str:
     """Everything that is wrong with a record, in the order of the steps, then of the contract and the suite."""
-    text, names = F.col("text"), F.col("names")
-    fields = screening.fields
-    before = payload_faults(F.col("payload"), text, screening.max_bytes)
+    before = payload_faults("payload", "txt", screening.max_bytes)
     if screening.csv_columns is not None:
-        syntax = csv_text.csv_faults(F.col("single"))
+        syntax = csv_text.csv_faults("single")
     else:
         known = list(dict.fromkeys(f.name for f in screening.contract.walk()))
-        syntax = json_text.json_faults(text, F.col("single"), F.col("raw").isNotNull(), known)
+        syntax = json_text.json_faults("txt", "single", "raw IS NOT NULL", known)
+    inside = _field_faults(screening)
+    if screening.closed:
+        inside.append(unknown_fields("names", [f.name for f in screening.fields], ""))
+    inside.append(found([_rule_fault(screening, rule) for rule in _holding(screening)]))
+    return case(("raw IS NOT NULL", f"concat({', '.join(inside)})"), (f"size({before}) > 0", before), otherwise=syntax)
+
+
+def _field_faults(screening: Screening) -> list[str]:
+    """Violations arrays of the fields in contract order; neighbours without anything nested share one."""
     reader = _reader(screening)
-    inside = [_field_faults(reader, f, screening) for f in fields]
-    if screening.contract.unknown is UnknownFields.FORBID:
-        inside.append(unknown_fields(names, [f.name for f in fields], ""))
-    inside += [_rule_faults(rule, screening.event_id) for rule in held]
-    return F.when(F.size(before) > 0, before).when(F.size(syntax) > 0, syntax).otherwise(F.concat(*inside))
+    arrays: list[str] = []
+    scalars: list[str] = []
+    for i, field in enumerate(screening.fields):
+        if field.kind not in (Kind.STRUCT, Kind.ARRAY):
+            fault = reader.scalar_fault(field, _raw(field))
+            if field.name == screening.event_id:
+                blank = violation(RecordCode.MISSING_REQUIRED, field.path, "blank")
+                fault = case((f"read.{quoted(field.name)} IS NOT NULL", blank), otherwise=fault)
+            scalars.append(case((f"NOT f{i}", fault)))
+            continue
+        if scalars:
+            arrays.append(found(scalars))
+            scalars = []
+        arrays.append(case((f"f{i}", NONE_FOUND), otherwise=reader.faults(field, _raw(field))))
+    if scalars:
+        arrays.append(found(scalars))
+    return arrays
 
 
-def _field_faults(reader: JsonReader | csv_text.CsvReader, field: Field, screening: Screening) -> Column:
-    faults = reader.faults(field, F.col("raw")[field.name])
-    if field.name == screening.event_id:
-        blank = violation("MISSING_REQUIRED", field.path, "blank")
-        faults = F.when(F.col("read")[field.name].isNotNull(), F.array(blank)).otherwise(faults)
-    return F.when(F.col("fit")[field.name], none_found()).otherwise(faults)
-
-
-def _rule_faults(rule: RowRule, event_id: str) -> Column:
+def _rule_fault(screening: Screening, rule: RowRule) -> str:
     """A rule judges a held record only by fields that could be read: what has no value breaks no rule."""
-    readable = F.lit(True)
-    for column in dict.fromkeys(c.split(".")[0] for c in rule.columns):
-        fit = F.col("fit")[column]
+    terms = []
+    for name in dict.fromkeys(column.split(".")[0] for column in rule.columns):
+        flag = next(f"f{i}" for i, f in enumerate(screening.fields) if f.name == name)
         # a blank event id is unfit, but it was read
-        readable = readable & (fit | F.col("read")[column].isNotNull() if column == event_id else fit)
-    failed = readable & rule.failed("read")
-    return F.when(failed, F.array(violation(rule.rule_id, rule.field, rule.detail))).otherwise(none_found())
+        terms.append(f"({flag} OR read.{quoted(name)} IS NOT NULL)" if name == screening.event_id else flag)
+    terms.append(f"({rule.sql('read')})")
+    return case((" AND ".join(terms), violation(rule.rule_id, rule.field, rule.detail)))
