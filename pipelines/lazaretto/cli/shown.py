@@ -47,10 +47,8 @@ def print_groups(console: Console, found: list[Group], *, more: bool = False) ->
         console.print("Nothing is held.")
         return
     total = sum(group.count for group in found)
-    _line(
-        console,
-        f"{total:,} records held in {len(found)} group{'' if len(found) == 1 else 's'}{'; there may be more groups: --limit' if more else ''}",
-    )
+    number = f"{len(found)} group{'' if len(found) == 1 else 's'}"
+    _line(console, f"{total:,} records held in {number}{'; there may be more: --limit' if more else ''}")
     width = len(f"{found[0].count:,}")
     for group in found:
         margin = " " * (width + 2)
