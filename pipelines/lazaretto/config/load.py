@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from lazaretto.config.settings import DatasetSettings, Settings
+from lazaretto.config.settings import (
+    CatalogWarehouse,
+    DatasetSettings,
+    DedupeTable,
+    DedupeWindow,
+    FilesSource,
+    KafkaSource,
+    PathWarehouse,
+    Settings,
+    warehouse_kind,
+)
 from lazaretto.errors import ConfigurationError
 
 _PATH_KEYS = ("contract", "rules")
@@ -37,6 +47,8 @@ def load_settings(conf: Path | None = None, env: str | None = None, *, folder: P
         merged = _merge(merged, _absolute(document, file.parent.resolve()))
         lines.update(_lines(file))
     origin = " + ".join(str(f) for f in files)
+    if "origin" in merged:
+        raise ConfigurationError("unknown key origin", where=lines[("origin",)], remedy="remove it")
     if isinstance(merged.get("warehouse"), str):
         merged["warehouse"] = {"root": merged["warehouse"]}
     try:
@@ -89,7 +101,12 @@ def _absolute_dataset(body: Any, folder: Path) -> Any:
 
 
 def _resolved(folder: Path, value: str) -> Path:
-    return (folder / Path(value).expanduser()).resolve()
+    try:
+        return (folder / Path(value).expanduser()).resolve()
+    except (ValueError, RuntimeError) as exc:
+        raise ConfigurationError(
+            f"{value!r} is no path ({type(exc).__name__})", where=str(folder), remedy="mend this value"
+        ) from exc
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -98,23 +115,29 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     for key, value in over.items():
         old = result.get(key)
         replaceable = not (isinstance(old, dict) and isinstance(value, dict)) or (
-            # another kind of source or dedupe replaces the whole mapping: leftovers of the old kind make no sense
+            # another kind of source, dedupe or warehouse replaces the whole mapping: leftovers make no sense
             any(old.get(tag) != value.get(tag, old.get(tag)) for tag in ("kind", "scope"))
+            or (key == "warehouse" and warehouse_kind(old) != warehouse_kind(value))
         )
         result[key] = value if replaceable else _merge(old, value)  # type: ignore[arg-type]
     return result
 
 
 def _lines(file: Path) -> dict[tuple[str, ...], str]:
-    """Each key's path and the `file:line` it stands at."""
+    """Each key's path and the `file:line` it stands at; a key that stands twice in one mapping is an error."""
     found: dict[tuple[str, ...], str] = {}
 
     def visit(node: yaml.Node, path: tuple[str, ...]) -> None:
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                here = (*path, str(key.value))
-                found[here] = f"{file}:{key.start_mark.line + 1}"
-                visit(value, here)
+        if not isinstance(node, yaml.MappingNode):
+            return
+        for key, value in node.value:
+            here, where = (*path, str(key.value)), f"{file}:{key.start_mark.line + 1}"
+            if here in found:
+                raise ConfigurationError(f"{'.'.join(here)} stands here twice", where=where, remedy="keep one of them")
+            if len(here) > _DEEPEST:
+                raise ConfigurationError("nested too deeply", where=where, remedy="mend this value")
+            found[here] = where
+            visit(value, here)
 
     root = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     if root is not None:
@@ -123,9 +146,10 @@ def _lines(file: Path) -> dict[tuple[str, ...], str]:
 
 
 def _explained(exc: ValidationError, origin: str, lines: dict[tuple[str, ...], str]) -> ConfigurationError:
-    error = exc.errors()[0]
-    # pydantic puts the names of union members into the location; they are no keys of the file
-    path = tuple(str(p) for p in error["loc"] if str(p) not in _UNION_TAGS)
+    errors = exc.errors()
+    # a key that is misspelt is missing, too: what stands in the file tells more than what does not
+    error = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+    model, path = _place(tuple(str(p) for p in error["loc"]))
     where = origin
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
@@ -133,10 +157,31 @@ def _explained(exc: ValidationError, origin: str, lines: dict[tuple[str, ...], s
             break
     name = ".".join(path)
     if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(path[-1], [*Settings.model_fields, *DatasetSettings.model_fields], n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "remove it"
+        known = [f.alias or n for n, f in model.model_fields.items() if n != "origin"]
+        near = difflib.get_close_matches(path[-1], known, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(known)}"
         return ConfigurationError(f"unknown key {name}", where=where, remedy=hint)
-    return ConfigurationError(f"{name}: {error['msg']}", where=where, remedy="mend this value")
+    if error["type"] == "missing":
+        return ConfigurationError(f"{name} is missing", where=where, remedy="add it")
+    message = error["msg"].removeprefix("Value error, ")
+    return ConfigurationError(f"{name}: {message}", where=where, remedy="mend this value")
 
 
-_UNION_TAGS = frozenset({"kafka", "files", "table", "window", "PathWarehouse", "CatalogWarehouse", "schema_"})
+def _place(loc: tuple[str, ...]) -> tuple[type[BaseModel], tuple[str, ...]]:
+    """The model an error lies in, and its keys as the file has them: pydantic puts a union member's tag in between."""
+    if len(loc) > 2 and loc[0] == "warehouse":
+        return _TAGGED[loc[1]], (loc[0], *loc[2:])
+    if len(loc) > 4 and loc[0] == "datasets" and loc[3] in _TAGGED:
+        return _TAGGED[loc[3]], (*loc[:3], *loc[4:])
+    if loc[0] == "warehouse":
+        return PathWarehouse, loc[:1]
+    if len(loc) == 4 and loc[3] in _TAGGED:
+        return DatasetSettings, loc[:3]
+    return (DatasetSettings if len(loc) > 2 else Settings), loc
+
+
+_TAGGED: dict[str, type[BaseModel]] = {
+    "path": PathWarehouse, "catalog": CatalogWarehouse, "kafka": KafkaSource, "files": FilesSource,
+    "table": DedupeTable, "window": DedupeWindow,
+}  # fmt: skip
+_DEEPEST = 20

@@ -6,9 +6,9 @@ import codecs
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
 _NAME = re.compile(r"^[a-z][a-z0-9_]{0,63}$")
 _SQL_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")
@@ -128,9 +128,15 @@ class CatalogWarehouse(_Frozen):
     @field_validator("catalog", "schema_")
     @classmethod
     def _plain_name(cls, value: str) -> str:
-        if not _SQL_NAME.match(value):
+        if not _SQL_NAME.fullmatch(value):
             raise ValueError("letters, digits and underscores only")
         return value
+
+
+def warehouse_kind(value: Any) -> str:
+    """Tables by name as soon as anything of a catalog is given, so that a mistake is told about the kind meant."""
+    keys = value if isinstance(value, dict) else vars(value) if isinstance(value, BaseModel) else {}
+    return "catalog" if any(k in keys for k in ("catalog", "schema", "schema_", "files")) else "path"
 
 
 class Settings(_Frozen):
@@ -139,7 +145,10 @@ class Settings(_Frozen):
     `origin` names the file(s) it was read from, for messages.
     """
 
-    warehouse: PathWarehouse | CatalogWarehouse
+    warehouse: Annotated[
+        Annotated[PathWarehouse, Tag("path")] | Annotated[CatalogWarehouse, Tag("catalog")],
+        Discriminator(warehouse_kind),
+    ]
     datasets: dict[str, DatasetSettings]
     origin: str = ""
 
@@ -147,7 +156,7 @@ class Settings(_Frozen):
     @classmethod
     def _plain_datasets(cls, value: dict[str, DatasetSettings]) -> dict[str, DatasetSettings]:
         for name in value:
-            if not _NAME.match(name):
+            if not _NAME.fullmatch(name):
                 raise ValueError(f"dataset {name!r}: lower-case letters, digits and underscores, a letter first")
         return value
 

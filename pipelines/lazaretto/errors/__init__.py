@@ -66,7 +66,9 @@ class LazarettoError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{text} (next: {self.remedy})" if self.remedy else text
+        told = f"{text} (next: {self.remedy})" if self.remedy else text
+        # one line, whatever a file's name or a key brings along
+        return " ".join(told.splitlines())
 
 
 class ConfigurationError(LazarettoError):
