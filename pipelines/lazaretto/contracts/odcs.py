@@ -6,13 +6,14 @@ engine cannot hold a record to. Format: Open Data Contract Standard v3, Bitol pr
 
 from __future__ import annotations
 
+import difflib
 import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 from open_data_contract_standard.model import OpenDataContractStandard
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from lazaretto.contracts.model import UNKNOWN_COLUMN, Contract, Field, Kind, UnknownFields
 from lazaretto.errors import ContractError
@@ -71,7 +72,33 @@ def read_contract(path: Path) -> Contract:
         ) from exc
     except (TypeError, ValueError, AttributeError) as exc:
         raise ContractError("not an ODCS v3 contract", where=where, remedy="see the ODCS v3 standard") from exc
+    _refuse_unknown_keys(yaml.compose(text, Loader=yaml.SafeLoader), document, where)
     return _contract(document, where)
+
+
+def _refuse_unknown_keys(node: yaml.Node | None, parsed: Any, where: str) -> None:
+    """Refuse keys that the standard does not have, and keys written twice.
+
+    The package drops unknown ones below the top without a word: `requird: true` would make a field optional.
+    """
+    if isinstance(node, yaml.SequenceNode) and isinstance(parsed, list):
+        for each, value in zip(node.value, parsed, strict=False):
+            _refuse_unknown_keys(each, value, where)
+    if not isinstance(node, yaml.MappingNode) or not isinstance(parsed, BaseModel):
+        return
+    names = {field.alias or name: name for name, field in type(parsed).model_fields.items()}
+    seen: set[str] = set()
+    for key, value in node.value:
+        at = f"{where}:{key.start_mark.line + 1}"
+        if key.value in seen:
+            raise ContractError(f"key {key.value} stands here twice", where=at, remedy="keep one of them")
+        seen.add(key.value)
+        if key.value in names:
+            _refuse_unknown_keys(value, getattr(parsed, names[key.value]), where)
+        elif key.value != "<<":
+            near = difflib.get_close_matches(key.value, names, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else "put what is your own under `customProperties:`"
+            raise ContractError(f"unknown key {key.value}", where=at, remedy=hint)
 
 
 def _line(exc: yaml.YAMLError) -> str:
@@ -119,12 +146,13 @@ def _policy(properties: list[Any], where: str) -> UnknownFields:
 
 
 def _fields(properties: list[Any], prefix: str, where: str) -> tuple[Field, ...]:
-    fields = tuple(_field(p, f"{prefix}{p.name}", where) for p in properties)
+    fields = tuple(_field(p, f"{prefix}{p.name or ''}", where) for p in properties)
     seen: dict[str, str] = {}
     for field in fields:
         # Delta column names are case-insensitive, so two fields may not differ by case alone.
-        other = seen.setdefault(field.name.lower(), field.name)
-        if other is not field.name:
+        other = seen.get(field.name.lower())
+        seen[field.name.lower()] = field.name
+        if other is not None:
             raise ContractError(
                 f"fields {other!r} and {field.name!r} differ by case alone or are the same", where=where,
                 remedy="rename one: a table cannot hold both",
@@ -177,7 +205,7 @@ def _kind(prop: Any, path: str, where: str) -> tuple[Kind, int, int]:
     sized = _SIZED.match(physical)
     plain = _PLAIN.match(physical)
     kind = Kind.DECIMAL if sized else _PHYSICAL.get(plain.group(1)) if plain else None
-    if kind is None:
+    if kind is None or (kind is Kind.DECIMAL and not sized and physical not in ("DECIMAL", "NUMERIC")):
         raise ContractError(
             f"{path}: physicalType {prop.physicalType!r} is not supported", where=where,
             remedy=f"one of: {', '.join(k.value for k in Kind)}",
