@@ -39,6 +39,7 @@ class Context:
     correlation_id: str = ""
     notes: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
     _session: SparkSession | None = None
+    _is_ours: bool = False
 
     @cached_property
     def console(self) -> Console:
@@ -57,8 +58,12 @@ class Context:
     def spark(self) -> SparkSession:
         """The platform's session or a local one, opened at the first call."""
         if self._session is None:
+            from pyspark.sql import SparkSession
+
             from lazaretto.jobs.session import current_or_local_session
 
+            # a platform's session is not ours to end
+            self._is_ours = SparkSession.getActiveSession() is None
             self._session = current_or_local_session(
                 "lazaretto", memory=self.memory, spark_log="warn" if self.verbose else "off"
             )
@@ -76,13 +81,14 @@ class Context:
     def emit(self, document: Mapping[str, Any]) -> None:
         """The command's result: in JSON mode the last line of stdout, otherwise nothing."""
         if self.json:
-            print(json.dumps(document, default=str, ensure_ascii=False), file=sys.stdout, flush=True)
+            sys.stdout.write(json.dumps(document, default=str, ensure_ascii=False) + "\n")
+            sys.stdout.flush()
 
     def close(self) -> None:
         """End the session and its JVM, if one was opened here."""
-        if self._session is None:
+        session, self._session = self._session, None
+        if session is None or not self._is_ours:
             return
         from lazaretto.jobs.session import stop_session
 
-        session, self._session = self._session, None
         stop_session(session)

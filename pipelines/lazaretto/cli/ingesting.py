@@ -48,9 +48,7 @@ def stream(
     run = context.run()
     acceptance = _acceptance(accept_batch, reason, run.operator)
     with Progress(context) as progress:
-        report = run_stream(
-            context.spark(), opened, run, trigger=when, acceptance=acceptance, on_step=progress.on_step
-        )
+        report = run_stream(context.spark(), opened, run, trigger=when, acceptance=acceptance, on_step=progress.on_step)
     context.console.print(f"{dataset}: {report.batches} batches committed")
     _print_counts(context, report.counts)
     context.emit({"dataset": dataset, "run_id": run.run_id, "batches": report.batches, **report.counts})

@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,15 +16,16 @@ from lazaretto.cli.context import Context
 from lazaretto.errors import LazarettoError
 
 # Typer carries its own copy of Click, whose base of all usage errors has no public name
-_UsageError = typer.BadParameter.__base__
-assert _UsageError is not None and issubclass(_UsageError, Exception)
+_UsageError: Any = typer.BadParameter.__base__
 
 BUG = 1
 INTERRUPTED = 130
 
 app = typer.Typer(
     name="lazaretto",
-    help="Quarantine-first ingestion for the lakehouse: valid records land once, invalid ones are held with the reason.",
+    help=(
+        "Quarantine-first ingestion for the lakehouse: valid records land once, invalid ones are held with the reason."
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -50,6 +51,7 @@ def options(
     correlation_id: Annotated[str, typer.Option(help="Kept in ledger, audit and logs.")] = "",
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
 ) -> None:
+    """Keep the global options for the command, and set up the logs."""
     context: Context = ctx.obj
     context.conf, context.env, context.json, context.verbose = conf, env, as_json, verbose
     context.log_format, context.memory, context.correlation_id = log_format, memory, correlation_id
@@ -66,7 +68,8 @@ reading.register(app)
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and give its exit code; everything is printed by then."""
-    context = Context()
+    # before parsing, so that a usage error, too, is told as it was asked for
+    context = Context(json="--json" in arguments)
     try:
         command = typer.main.get_command(app)
         result = command.main(list(arguments), prog_name="lazaretto", standalone_mode=False, obj=context)
@@ -78,13 +81,17 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except _UsageError as exc:
         hint = f" (see `{exc.ctx.command_path} --help`)" if exc.ctx else ""
-        _failed(context, 2, exc.format_message() + hint, exc)
+        # without a command the help has been printed, and there is no message
+        _failed(context, 2, (exc.format_message() or "a command is missing") + hint, exc)
         return 2
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as exc:
         # the text of an unforeseen error may hold anything, a record's values too
         kind = type(exc).__name__
+        from lazaretto.observe.logs import get_logger
+
+        get_logger().error("failed", exc_info=exc)
         _failed(context, BUG, f"unexpected {kind} (next: run again with --verbose and report it)", exc)
         return BUG
     finally:
@@ -99,5 +106,7 @@ def _failed(context: Context, code: int, line: str, exc: Exception, error_class:
 
 
 def main() -> None:
-    """The console script."""
-    sys.exit(run(sys.argv[1:]))
+    """The console script. Success just returns: a platform's task runner may take any SystemExit for a failure."""
+    code = run(sys.argv[1:])
+    if code:
+        sys.exit(code)

@@ -34,7 +34,8 @@ def status(
     from lazaretto.observe.status import batch_status
 
     context: Context = ctx.obj
-    entries = batch_status(context.spark(), context.tables, _known(context, dataset), limit)
+    tables, chosen = context.tables, _known(context, dataset)
+    entries = batch_status(context.spark(), tables, chosen, limit)
     if context.json:
         context.emit({"batches": [entry_as_dict(entry) for entry in entries]})
     else:
@@ -55,7 +56,8 @@ def groups(
 
     context: Context = ctx.obj
     at = _time(since) if since is not None else None
-    found = held.groups(context.spark(), context.tables, _known(context, dataset), code, at, limit=limit)
+    tables, chosen = context.tables, _known(context, dataset)
+    found = held.groups(context.spark(), tables, chosen, code, at, limit=limit)
     if context.json:
         context.emit({"groups": [shown.group_as_dict(group) for group in found]})
     else:
@@ -81,9 +83,10 @@ def show(
     from lazaretto.observe import held
 
     context: Context = ctx.obj
+    tables = context.tables
     found = held.show(
         context.spark(),
-        context.tables,
+        tables,
         quarantine_id=quarantine_id,
         coordinate=coordinate,
         group_key=group,

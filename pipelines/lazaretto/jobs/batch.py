@@ -103,9 +103,7 @@ def _refused(
 ) -> BatchRejectedError:
     """Keep the bad files, tell ledger and audit, and give the error to raise."""
     tables = dataset.tables
-    refuse_files(
-        manifest, verified.problems, tables.files_root, batch.batch_id, dataset.name, batch.started_at.date()
-    )
+    refuse_files(manifest, verified.problems, tables.files_root, batch.batch_id, dataset.name, batch.started_at.date())
     first, more = verified.problems[0], len(verified.problems) - 1
     reason = f"{first.path} {first.reason}" + (f", and {more} more of its files" if more else "")
     assert verified.error_class is not None

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from lazaretto.commit import Acceptance, BatchKind, BatchResult, OnStep, ignore
 from lazaretto.config import FilesSource, KafkaSource

@@ -15,8 +15,7 @@ from lazaretto.screening.sql import NONE_FOUND, case, matches, only, text, texts
 
 _CORRUPT = "_corrupt_record"
 _OPTIONS = (
-    "map('mode', 'PERMISSIVE', 'escape', '\"', 'maxCharsPerColumn', '-1', "
-    f"'columnNameOfCorruptRecord', '{_CORRUPT}')"
+    f"map('mode', 'PERMISSIVE', 'escape', '\"', 'maxCharsPerColumn', '-1', 'columnNameOfCorruptRecord', '{_CORRUPT}')"
 )
 
 
@@ -67,7 +66,8 @@ class CsvReader:
 
     def faults(self, field: Field, x: str) -> str:
         """The violations array of a nested field's cell."""
-        return case((f"{x} IS NULL AND {str(not field.required).lower()}", NONE_FOUND), otherwise=only(_unfit(field, x)))
+        may_be_absent = str(not field.required).lower()
+        return case((f"{x} IS NULL AND {may_be_absent}", NONE_FOUND), otherwise=only(_unfit(field, x)))
 
     def scalar_fault(self, field: Field, x: str) -> str:
         """What is wrong with a cell that has no value; NULL where it is empty and may be."""

@@ -1,9 +1,9 @@
 """JSON text: strictly one object, and if not, why. All functions take and give SQL text.
 
 The gate wraps the text in an array that ends in a sentinel the record cannot know, its own hash: `[<text>,"<sha256>"]`.
-`try_parse_json` refuses doubled keys, NaN, comments, single quotes, lone surrogates, excessive depth and truncation, but
-stops after the first value; only when that array has exactly two elements, the last one the sentinel, did the text hold
-one value and nothing else (a text that closes the array itself moves the sentinel out of its place).
+`try_parse_json` refuses doubled keys, NaN, comments, single quotes, lone surrogates, excessive depth and truncation,
+but stops after the first value; only when that array has exactly two elements, the last one the sentinel, did the text
+hold one value and nothing else (a text that closes the array itself moves the sentinel out of its place).
 """
 
 from __future__ import annotations
