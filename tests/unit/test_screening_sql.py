@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lazaretto.contracts import Contract, Field, Kind, UnknownFields, read_contract
@@ -57,6 +57,9 @@ def _tokens(sql: str) -> tuple[list[str], list[str], str]:
     return literals, names, " ".join(code)
 
 
+# A loaded machine is no reason to fail.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 # no surrogates: they cannot be sent to the JVM at all, and no YAML file holds them
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 NASTY = st.text(
@@ -64,6 +67,7 @@ NASTY = st.text(
 )
 
 
+@UNHURRIED
 @given(ANY_TEXT | NASTY)
 @example("it's")
 @example("\\")
@@ -83,11 +87,13 @@ def test_a_literal_reads_as_what_was_put_in(value: str) -> None:
     assert "${" not in written
 
 
+@UNHURRIED
 @given(st.lists(ANY_TEXT | NASTY, max_size=4))
 def test_lists_of_literals(values: list[str]) -> None:
     assert _tokens(texts(values))[0] == values
 
 
+@UNHURRIED
 @given(NASTY, NASTY, st.none() | NASTY)
 def test_a_violation_holds_its_texts(code: str, field: str, detail: str | None) -> None:
     literals, _, rest = _tokens(violation(code, field, detail))
@@ -127,7 +133,7 @@ EVIL = st.text(st.sampled_from(["'", "\\", "`", '"', "{", "$", "}", ")", "-", " 
 )
 
 
-@settings(max_examples=40)
+@settings(UNHURRIED, max_examples=40)
 @given(EVIL, st.sampled_from(UnknownFields), st.booleans())
 @example("`) --", UnknownFields.FORBID, False)
 @example("' || x || '", UnknownFields.KEEP, False)
@@ -151,6 +157,7 @@ def test_names_stay_inside_their_quotes(mark: str, unknown: UnknownFields, csv: 
         assert "QX" not in _tokens(ddl)[2]
 
 
+@UNHURRIED
 @given(NASTY)
 def test_a_csv_header_cannot_leave_its_literal(column: str) -> None:
     """A header comes with the file: it is not ours."""
@@ -199,8 +206,7 @@ def test_what_is_in_no_step_of_a_plain_dataset_comes_with_its_setting(orders: Sc
     assert "decode(" not in joined()
 
 
-def _held_to(**changes: str) -> Screening:
-    given_ = {"event_id": "id", "event_time": "at", "encoding": "utf-8", **changes}
+def _held_to(event_id: str = "id", event_time: str = "at", encoding: str = "utf-8") -> Screening:
     fields = (
         Field("id", "id", Kind.STRING), Field("number", "number", Kind.BIGINT), Field("small", "small", Kind.INT),
         Field("at", "at", Kind.TIMESTAMP), Field("day", "day", Kind.DATE), Field("share", "share", Kind.DOUBLE),
@@ -208,7 +214,7 @@ def _held_to(**changes: str) -> Screening:
             Field("id2", "o.id2", Kind.STRING), Field("at2", "o.at2", Kind.TIMESTAMP),
         )),
     )  # fmt: skip
-    return Screening(Contract("things", "1", fields), NO_RULES, **given_)
+    return Screening(Contract("things", "1", fields), NO_RULES, event_id, event_time, encoding)
 
 
 @pytest.mark.parametrize("event_id", ["none", "ID", "at", "share", "o", "o.id2", "id2", ""])

@@ -45,6 +45,8 @@ CONFLICT_ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Rejection:
+    """Why the gate lets nothing through."""
+
     refusals: tuple[Refusal, ...]
     findings: tuple[GateFinding, ...]
 
@@ -183,7 +185,7 @@ class Attempt:
             self.ended = True
             self._write(
                 frozen, Status.COMMITTED, counts, committed_at=self.clock(), bronze_version=landed.bronze_version,
-                quarantine_version=landed.held.version, next_action=_advice(passage),
+                quarantine_version=landed.held.version, next_action=passage.advice,
             )  # fmt: skip
             self._tell(Step.LEDGER, Moment.WRITTEN)
             stage_step.drop(frozen.folder)
@@ -291,13 +293,3 @@ def _against_conflicts() -> Iterator[stamina.Attempt]:
             on=CommitConflictError, attempts=CONFLICT_ATTEMPTS, timeout=None, wait_initial=0.1, wait_max=5.0
         )
     )
-
-
-def _advice(passage: Passage) -> str | None:
-    """The ledger's `next_action` of a committed batch."""
-    told = []
-    if passage.accepted_by is not None:
-        told.append("let through by name, see the audit")
-    if passage.failed:
-        told.append(f"batch rules failed: {', '.join(f.rule_id for f in passage.failed)}; see the audit")
-    return "; ".join(told) or None

@@ -46,6 +46,16 @@ class Passage:
     def failed(self) -> tuple[GateFinding, ...]:
         return tuple(f for f in self.findings if not f.passed)
 
+    @property
+    def advice(self) -> str | None:
+        """The ledger's `next_action` of a committed batch."""
+        told = []
+        if self.accepted_by is not None:
+            told.append("let through by name, see the audit")
+        if self.failed:
+            told.append(f"batch rules failed: {', '.join(f.rule_id for f in self.failed)}; see the audit")
+        return "; ".join(told) or None
+
 
 def refusals(
     manifest: Manifest, policy: Policy, findings: Sequence[GateFinding], expected_records: int | None
@@ -78,6 +88,7 @@ def refusals(
 
 
 def save(folder: Path, passage: Passage, where: str) -> None:
+    """Keep the outcome beside the frozen stage, for a retry."""
     with edge("the gate's outcome could not be kept", where):
         write_json(folder / _FILE, asdict(passage))
 

@@ -46,11 +46,13 @@ def _compiled(
 
 
 def not_be_null(args: Arguments) -> Compiled:
+    """The column is never null."""
     field = args.column()
     return Compiled(f"{sql_of(field)} IS NULL", (field.path,), field.path, "is null", accepts=lambda v: True)
 
 
 def be_null(args: Arguments) -> Compiled:
+    """The column is always null."""
     field = args.column()
     return Compiled(f"{sql_of(field)} IS NOT NULL", (field.path,), field.path, "is not null", accepts=lambda v: False)
 
@@ -72,6 +74,7 @@ def _value_set(args: Arguments, field: Field) -> list[Any]:
 
 
 def be_in_set(args: Arguments) -> Compiled:
+    """The value is one of a set."""
     field = args.column(kinds=SCALARS)
     values = _value_set(args, field)
     listed = ", ".join(literal(v, field) for v in values)
@@ -80,6 +83,7 @@ def be_in_set(args: Arguments) -> Compiled:
 
 
 def not_be_in_set(args: Arguments) -> Compiled:
+    """The value is none of a set."""
     field = args.column(kinds=SCALARS)
     values = _value_set(args, field)
     listed = ", ".join(literal(v, field) for v in values)
@@ -88,6 +92,7 @@ def not_be_in_set(args: Arguments) -> Compiled:
 
 
 def be_between(args: Arguments) -> Compiled:
+    """The value lies between two bounds, either of which may be left out."""
     field = args.column(kinds=_ORDERED)
     column = sql_of(field)
     low, high = args.kwargs.get("min_value"), args.kwargs.get("max_value")
@@ -145,6 +150,7 @@ def _regex(pattern: str, *at: str | int) -> str:
 
 
 def match_regex(args: Arguments) -> Compiled:
+    """The text holds a match of a Java pattern."""
     field = args.column(kinds=_TEXT)
     pattern = _regex(args.text("regex"), "regex")
     violated = f"NOT {sql_of(field)} RLIKE {string_literal(pattern)}"
@@ -154,6 +160,7 @@ def match_regex(args: Arguments) -> Compiled:
 
 
 def not_match_regex(args: Arguments) -> Compiled:
+    """The text holds no match of a Java pattern."""
     field = args.column(kinds=_TEXT)
     pattern = _regex(args.text("regex"), "regex")
     return _compiled(
@@ -176,6 +183,7 @@ def _joined(tests: list[str], word: str) -> str:
 
 
 def match_regex_list(args: Arguments) -> Compiled:
+    """The text holds a match of any or of all patterns."""
     field = args.column(kinds=_TEXT)
     patterns = _regex_list(args)
     match_on = args.choice("match_on", ("any", "all"))
@@ -186,6 +194,7 @@ def match_regex_list(args: Arguments) -> Compiled:
 
 
 def not_match_regex_list(args: Arguments) -> Compiled:
+    """The text holds a match of none of the patterns."""
     field = args.column(kinds=_TEXT)
     patterns = _regex_list(args)
     tests = [f"{sql_of(field)} RLIKE {string_literal(p)}" for p in patterns]
@@ -209,18 +218,21 @@ def _like(args: Arguments, field: Field, name: str) -> tuple[list[str], list[str
 
 
 def match_like(args: Arguments) -> Compiled:
+    """The text is like a SQL pattern."""
     field = args.column(kinds=_TEXT)
     patterns, tests = _like(args, field, "like_pattern")
     return _compiled(field, f"NOT {tests[0]}", f"is not like {shown(patterns[0])}", lambda v: None)
 
 
 def not_match_like(args: Arguments) -> Compiled:
+    """The text is not like a SQL pattern."""
     field = args.column(kinds=_TEXT)
     patterns, tests = _like(args, field, "like_pattern")
     return _compiled(field, tests[0], f"is like {shown(patterns[0])}", lambda v: None)
 
 
 def match_like_list(args: Arguments) -> Compiled:
+    """The text is like any or all of the SQL patterns."""
     field = args.column(kinds=_TEXT)
     patterns, tests = _like(args, field, "like_pattern_list")
     match_on = args.choice("match_on", ("any", "all"))
@@ -229,6 +241,7 @@ def match_like_list(args: Arguments) -> Compiled:
 
 
 def not_match_like_list(args: Arguments) -> Compiled:
+    """The text is like none of the SQL patterns."""
     field = args.column(kinds=_TEXT)
     patterns, tests = _like(args, field, "like_pattern_list")
     detail = f"is like one of {len(patterns)} patterns that are not allowed"
@@ -236,6 +249,7 @@ def not_match_like_list(args: Arguments) -> Compiled:
 
 
 def lengths_between(args: Arguments) -> Compiled:
+    """The text's length, in code points, lies between two bounds."""
     field = args.column(kinds=_TEXT)
     low, high = args.count("min_value"), args.count("max_value")
     strict_low, strict_high = args.flag("strict_min"), args.flag("strict_max")
@@ -259,6 +273,7 @@ def lengths_between(args: Arguments) -> Compiled:
 
 
 def lengths_equal(args: Arguments) -> Compiled:
+    """The text has one length, in code points."""
     field = args.column(kinds=_TEXT)
     args.given("value")
     value = args.count("value")

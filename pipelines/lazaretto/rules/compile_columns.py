@@ -63,6 +63,7 @@ def _compiled(fields: tuple[Field, ...], counted: str | None, violated: str, det
 
 
 def pair_greater(args: Arguments) -> Compiled:
+    """A is greater than B, or equal if that is allowed."""
     a, b = _pair(args)
     args.choice("ignore_row_if", _PAIR_IGNORES)
     sign, word = ("<", "less than") if args.flag("or_equal") else ("<=", "not greater than")
@@ -72,6 +73,7 @@ def pair_greater(args: Arguments) -> Compiled:
 
 
 def pair_equal(args: Arguments) -> Compiled:
+    """A and B are the same, two nulls included."""
     a, b = _pair(args)
     counted = _counted((a, b), args.choice("ignore_row_if", _PAIR_IGNORES))
     if counted is not None and " OR " in counted:
@@ -80,6 +82,7 @@ def pair_equal(args: Arguments) -> Compiled:
 
 
 def pair_in_set(args: Arguments) -> Compiled:
+    """The pair of values is one of a set."""
     a, b = args.column("column_A", SCALARS), args.column("column_B", SCALARS)
     counted = _counted((a, b), args.choice("ignore_row_if", _PAIR_IGNORES))
     tests = set()
@@ -96,6 +99,7 @@ def pair_in_set(args: Arguments) -> Compiled:
 
 
 def unique_within_record(args: Arguments) -> Compiled:
+    """No two of the columns hold the same value."""
     fields = args.columns(kinds=SCALARS)
     _same_type(fields, "column_list")
     counted = _counted(fields, args.choice("ignore_row_if", _LIST_IGNORES))
@@ -105,6 +109,7 @@ def unique_within_record(args: Arguments) -> Compiled:
 
 
 def columns_equal(args: Arguments) -> Compiled:
+    """All columns hold the same value."""
     fields = args.columns(kinds=SCALARS)
     _same_type(fields, "column_list")
     counted = _counted(fields, args.choice("ignore_row_if", _LIST_IGNORES))
@@ -117,6 +122,7 @@ def _paths(fields: tuple[Field, ...]) -> str:
 
 
 def sum_equals(args: Arguments) -> Compiled:
+    """The columns add up to a total; a null adds nothing."""
     fields = args.columns(kinds=ORDERED_NUMBERS)
     counted = _counted(fields, args.choice("ignore_row_if", _LIST_IGNORES))
     total = args.given("sum_total")
@@ -147,6 +153,7 @@ def sum_equals(args: Arguments) -> Compiled:
 
 
 def unexpected_rows(args: Arguments) -> Compiled:
+    """No record matches a predicate, which is checked by the guard before it is used."""
     query = args.text("unexpected_rows_query")
     found = _QUERY.fullmatch(query)
     at = ("kwargs", "unexpected_rows_query")

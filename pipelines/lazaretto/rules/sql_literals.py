@@ -88,6 +88,7 @@ def dated(piece: Piece, other: Piece) -> Piece:
 
 
 def target(node: exp.Expr) -> SqlType:
+    """The type a CAST goes to."""
     assert isinstance(node, exp.DataType)
     only(node, "this", "expressions")
     name = node.this.name if isinstance(node.this, exp.DType) else str(node.this)

@@ -197,6 +197,7 @@ def literal(value: Any, field: Field) -> str:
 
 
 def double_literal(value: float) -> str:
+    """A DOUBLE in Spark SQL, the infinities and NaN included."""
     if math.isnan(value):
         return "CAST('NaN' AS DOUBLE)"
     if math.isinf(value):
@@ -205,6 +206,7 @@ def double_literal(value: float) -> str:
 
 
 def instant_literal(value: dt.datetime) -> str:
+    """An instant in UTC as a TIMESTAMP in Spark SQL, whatever the session's zone."""
     text = value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     return f"TIMESTAMP '{text}Z'"
 
