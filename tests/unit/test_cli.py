@@ -351,5 +351,5 @@ def test_every_command_has_help(run: Any, command: str) -> None:
 def test_without_a_command_the_help_is_shown_and_it_is_an_error(run: Any) -> None:
     line = run()
     assert line.code == 2
-    assert "Usage: lazaretto" in line.out
+    assert "Usage: lazaretto" in _plain(line.out)
     assert line.err == "lazaretto: error 2: a command is missing (see `lazaretto --help`)\n"
