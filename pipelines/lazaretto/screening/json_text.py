@@ -42,6 +42,16 @@ def first_value(parsed: str) -> str:
     return f"try_variant_get({parsed}, '$[0]', 'VARIANT')"
 
 
+def member(parsed: str, name: str) -> str:
+    """One member of the text's own value."""
+    return f"try_variant_get({first_value(parsed)}, {text(path(name))}, 'VARIANT')"
+
+
+def path(name: str) -> str:
+    """The JSON path of a top-level member; names may hold anything but a double quote or a backslash."""
+    return f'$["{name}"]'
+
+
 def json_faults(as_text: str, single: str, is_object: str, known: Sequence[str]) -> str:
     """What is wrong with the text as JSON; an empty array where it is strictly one object.
 

@@ -49,7 +49,7 @@ def screen(envelope: DataFrame, screening: Screening) -> DataFrame:
 @lru_cache(maxsize=64)
 def steps(screening: Screening) -> tuple[Step, ...]:
     """The projections that `screen` applies, one after the other. Pure text, the same for the same screening."""
-    return (_decode(screening), *_parse(screening), *_read(screening), _judge(screening), _result(screening))
+    return (_decode(screening), *_parse(screening), *_read(screening), *_judge(screening), _result(screening))
 
 
 def _decode(screening: Screening) -> Step:
@@ -63,106 +63,119 @@ def _decode(screening: Screening) -> Step:
 
 
 def _parse(screening: Screening) -> list[Step]:
-    """Adds `single`, `raw` (STRUCT of one member per field), `names` (the keys that are there), `rest` for `keep`."""
+    """Adds `parsed`, and from it `single`, `raw`, `names`, `rest` and the members of nested objects."""
+    columns = screening.csv_columns
+    if columns is None:
+        parsed, single = json_text.sealed("txt", "payload_sha256"), json_text.is_single("parsed", "payload_sha256")
+    else:
+        parsed, single = csv_text.row("txt", columns), csv_text.is_single("txt", "parsed")
+    return [
+        (*_CARRIED, f"{parsed} AS parsed"),
+        (*_CARRIED, "parsed", f"{single} AS single"),
+        (*_CARRIED, "parsed", "single", *_taken_apart(screening, "single")),
+    ]
+
+
+def _taken_apart(screening: Screening, when: str) -> list[str]:
+    """The columns that are read out of `parsed`, where `when` holds, else NULL.
+
+    `raw` is a STRUCT of one member per field, `names` the keys that are there, `rest` what `keep` keeps, and `m<i>` the
+    members of the nested object that is field i.
+    """
     fields, columns = screening.fields, screening.csv_columns
     if columns is not None:
         return [
-            (*_CARRIED, f"{csv_text.row('txt', columns)} AS cells"),
-            (*_CARRIED, "cells", f"{csv_text.is_single('txt', 'cells')} AS single"),
-            (
-                *_CARRIED,
-                "single",
-                f"{case(('single', csv_text.raw('cells', columns, fields)))} AS raw",
-                f"{case(('single', csv_text.names('cells', columns, fields)))} AS names",
-                "CAST(NULL AS VARIANT) AS rest",
-            ),
+            f"{case((when, csv_text.raw('parsed', columns, fields)))} AS raw",
+            f"{case((when, csv_text.names('parsed', columns, fields)))} AS names",
+            "CAST(NULL AS VARIANT) AS rest",
         ]
+    raw = members(json_text.first_value("parsed"), fields)
+    names = case((when, "json_object_keys(txt)")) if screening.closed else "CAST(NULL AS ARRAY<STRING>)"
     keeps = screening.contract.unknown is UnknownFields.KEEP
-    names = "json_object_keys(txt)" if screening.closed else "CAST(NULL AS ARRAY<STRING>)"
-    return [
-        (*_CARRIED, f"{json_text.sealed('txt', 'payload_sha256')} AS parsed"),
-        (
-            *_CARRIED,
-            f"{json_text.is_single('parsed', 'payload_sha256')} AS single",
-            f"{json_text.first_value('parsed')} AS whole",
-        ),
-        (*_CARRIED, "single", "whole", f"{case(('single', members('whole', fields)))} AS raw"),
-        (
-            *_CARRIED,
-            "single",
-            "raw",
-            f"{case(('raw IS NOT NULL', names))} AS names",
-            f"{_kept(screening) if keeps else 'CAST(NULL AS VARIANT)'} AS rest",
-        ),
+    rest = case((when, _kept(screening))) if keeps else "CAST(NULL AS VARIANT)"
+    nested = [
+        f"{case((when, members(json_text.member('parsed', f.name), f.children)))} AS {name}"
+        for f, name in _nested(screening)
     ]
+    return [f"{case((when, raw))} AS raw", f"{names} AS names", f"{rest} AS rest", *nested]
+
+
+def _nested(screening: Screening) -> list[tuple[Field, str]]:
+    """The nested objects, each with the column of its members."""
+    if screening.csv_columns is not None:
+        return []
+    return [(f, f"m{i}") for i, f in enumerate(screening.fields) if f.kind is Kind.STRUCT]
 
 
 def _kept(screening: Screening) -> str:
     known = texts(f.name for f in screening.contract.fields)
-    everything = "try_variant_get(whole, '$', 'MAP<STRING, VARIANT>')"
+    everything = f"try_variant_get({json_text.first_value('parsed')}, '$', 'MAP<STRING, VARIANT>')"
     unknown = f"map_filter({everything}, (name, _) -> NOT array_contains({known}, name))"
-    return case((f"single AND size({unknown}) > 0", f"try_parse_json(to_json({unknown}))"))
+    return case((f"size({unknown}) > 0", f"try_parse_json(to_json({unknown}))"))
 
 
 def _reader(screening: Screening) -> JsonReader | csv_text.CsvReader:
     return csv_text.CsvReader() if screening.csv_columns is not None else JsonReader(screening.contract, "txt")
 
 
-def _read(screening: Screening) -> list[Step]:
-    """Adds `read` (STRUCT of the typed columns) and, per top-level field, `f<i>` (is it fit)."""
-    reader, fields = _reader(screening), screening.fields
-    carried = (*_CARRIED, "single", "raw", "names", "rest")
-    # the members of nested objects get a column each: they are used once per child
-    nested = {i: f"m{i}" for i, f in enumerate(fields) if f.kind is Kind.STRUCT and screening.csv_columns is None}
-    parts = [f"{members(_raw(fields[i]), fields[i].children)} AS {name}" for i, name in nested.items()]
-    values = [f"{reader.value(f, _raw(f), nested.get(i))} AS v{i}" for i, f in enumerate(fields)]
-    fits = [
-        f"{_fit(screening, f, reader.fit(f, _raw(f), f'v{i}', nested.get(i)), f'v{i}')} AS f{i}"
-        for i, f in enumerate(fields)
-    ]
-    columns = [f"{text(f.name)}, v{i}" for i, f in enumerate(fields)]
-    if screening.contract.unknown is UnknownFields.KEEP:
-        columns.append(f"{text(UNKNOWN_COLUMN)}, rest")
-    flags = [f"f{i}" for i in range(len(fields))]
-    return [
-        (*carried, *parts),
-        (*carried, *nested.values(), *values),
-        (*carried, *(f"v{i}" for i in range(len(fields))), *fits),
-        (*carried, *flags, f"named_struct({', '.join(columns)}) AS read"),
-    ]
-
-
 def _raw(field: Field) -> str:
     return f"raw.{quoted(field.name)}"
 
 
-def _fit(screening: Screening, field: Field, fit: str, value: str) -> str:
-    if field.name == screening.event_id and field.kind is Kind.STRING:
-        not_blank = matches(value, r"\S")
-        return f"coalesce({fit} AND {not_blank}, false)"
-    return fit
+def _read(screening: Screening) -> list[Step]:
+    """Adds a typed column `v<i>` per field, and `read`, a STRUCT of them by name."""
+    reader, fields = _reader(screening), screening.fields
+    parts = {f.name: name for f, name in _nested(screening)}
+    carried = (*_CARRIED, "parsed", "single", "raw", "names", "rest", *parts.values())
+    values = [f"{reader.value(f, _raw(f), parts.get(f.name))} AS v{i}" for i, f in enumerate(fields)]
+    columns = [f"{text(f.name)}, v{i}" for i, f in enumerate(fields)]
+    if screening.contract.unknown is UnknownFields.KEEP:
+        columns.append(f"{text(UNKNOWN_COLUMN)}, rest")
+    read = f"named_struct({', '.join(columns)}) AS read"
+    return [(*carried, *values), (*carried, *(f"v{i}" for i in range(len(fields))), read)]
 
 
-def _judge(screening: Screening) -> Step:
-    fields = screening.fields
-    terms = ["raw IS NOT NULL", *(f"f{i}" for i in range(len(fields)))]
+def _fits(screening: Screening) -> list[str]:
+    """Whether each field is what the contract asks for, over the columns of `_read`."""
+    reader = _reader(screening)
+    parts = {f.name: name for f, name in _nested(screening)}
+    fits = []
+    for i, field in enumerate(screening.fields):
+        fit = reader.fit(field, _raw(field), f"v{i}", parts.get(field.name))
+        if field.name == screening.event_id and field.kind is Kind.STRING:
+            not_blank = matches(f"v{i}", r"\S")
+            fit = f"coalesce({fit} AND {not_blank}, false)"
+        fits.append(fit)
+    return fits
+
+
+def _judge(screening: Screening) -> list[Step]:
+    """Adds the verdict; then takes apart again what is held, for its violations.
+
+    The raw members are wide (each VARIANT has the names of all its siblings), so they are not carried on for all
+    records but read anew for the few that are held.
+    """
+    terms = ["raw IS NOT NULL", *_fits(screening)]
     if screening.closed:
         # no unknown field exactly if there are as many keys as members that the contract names
-        present = " + ".join(f"int({_raw(f)} IS NOT NULL)" for f in fields)
+        present = " + ".join(f"int({_raw(f)} IS NOT NULL)" for f in screening.fields)
         terms.append(f"size(names) = {present}")
     terms += [f"NOT ({rule.sql('read')})" for rule in _holding(screening)]
     valid = f"coalesce({' AND '.join(terms)}, false)"
     branches = [("payload IS NULL", text(FILTERED))] if screening.filter_tombstones else []
     verdict = case(*branches, (valid, text(VALID)), otherwise=text(INVALID))
-    return (
-        *_CARRIED,
-        "single",
-        "raw",
-        "names",
-        "read",
-        *(f"f{i}" for i in range(len(fields))),
-        f"{verdict} AS verdict",
-    )
+    values = [f"v{i}" for i in range(len(screening.fields))]
+    carried = (*_CARRIED, "parsed", "single", *values, "read")
+    is_held = f"single AND verdict = {text(INVALID)}"
+    # what is kept of a record is part of `read` by now
+    again = [c for c in _taken_apart(screening, is_held) if not c.endswith(" AS rest")]
+    apart = ["raw", "names", *(name for _, name in _nested(screening))]
+    flags = [f"{case((is_held, fit), otherwise='false')} AS f{i}" for i, fit in enumerate(_fits(screening))]
+    return [
+        (*carried, f"{verdict} AS verdict"),
+        (*carried, "verdict", *again),
+        (*_CARRIED, "single", "read", "verdict", *apart, *flags),
+    ]
 
 
 def _holding(screening: Screening) -> list[RowRule]:
