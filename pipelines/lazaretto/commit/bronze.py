@@ -78,9 +78,9 @@ def _source(spark: SparkSession, stage: Stage, batch: Batch, decisions: Decision
     """The rows to write: bronze's columns, and `_replaces` where there are updates."""
     rows = stage.valid(spark)
     if not decisions.plain:
-        kept = exceptions(spark, stage)
+        kept = exceptions(spark, stage, decisions)
         goes_on = F.col("decision").isNull() | (F.col("decision") == Decision.UPDATED.value)
-        rows = rows.join(F.broadcast(kept), "_row", "left").where(goes_on)
+        rows = rows.join(kept, "_row", "left").where(goes_on)
     manifest = stage.manifest
     added = {
         "_event_date": F.date_from_unix_date(event_day(F.col("event_time"))),

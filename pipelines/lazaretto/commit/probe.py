@@ -75,10 +75,16 @@ class Decisions:
         """Rows the MERGE has to write."""
         return self.inserted + self.updated
 
+    @property
+    def exceptional(self) -> int:
+        """Rows that do not plainly go on."""
+        return self.updated + self.duplicate + self.conflict + self.landed
 
-def exceptions(spark: SparkSession, stage: Stage) -> DataFrame:
+
+def exceptions(spark: SparkSession, stage: Stage, decisions: Decisions) -> DataFrame:
     """The rows that do not plainly go on: `_row`, `decision`, and for updates the coordinate they replace."""
-    return spark.read.schema(_EXCEPTIONS_DDL).parquet(str(stage.folder / _FOLDER))
+    rows = spark.read.schema(_EXCEPTIONS_DDL).parquet(str(stage.folder / _FOLDER))
+    return F.broadcast(rows) if decisions.exceptional <= BROADCAST_ROWS else rows
 
 
 def load(stage: Stage) -> Decisions | None:
@@ -104,8 +110,7 @@ def probe(spark: SparkSession, bronze: TableRef, stage: Stage, batch: Batch, pol
         _clear(stage.folder)
         keys = _keys(stage.valid(spark))
         stored = _stored(spark, bronze, stage, keys, policy)
-        contested = valid > 0 and (_has_doubles(keys) or not stored.isEmpty())
-        if contested:
+        if valid > 0 and _contested(keys, stored):
             decided = _decide(keys, stored, batch, policy).where(F.col("decision") != Decision.INSERTED.value)
             decided.select("_row", "decision", "replaces", "replaced_day").write.parquet(str(stage.folder / _FOLDER))
             decisions = _count(spark, stage, valid)
@@ -134,10 +139,13 @@ def _keys(valid: DataFrame) -> DataFrame:
     )
 
 
-def _has_doubles(keys: DataFrame) -> bool:
-    """Whether an id may occur twice in the batch; two ids with one hash only cost the slower way."""
-    counts = keys.agg(F.count(F.lit(1)).alias("rows"), F.count_distinct("id_hash").alias("ids")).collect()[0]
-    return bool(counts["rows"] != counts["ids"])
+def _contested(keys: DataFrame, stored: DataFrame) -> bool:
+    """Whether an id may occur twice in the batch or be in bronze; two ids with one hash only cost the slower way.
+
+    One query, because planning a small one costs more than running it.
+    """
+    doubled = keys.groupBy("id_hash").count().where(F.col("count") > 1).select("id_hash")
+    return bool(doubled.unionAll(stored.select("id_hash")).count())
 
 
 def _stored(spark: SparkSession, bronze: TableRef, stage: Stage, keys: DataFrame, policy: Policy) -> DataFrame:

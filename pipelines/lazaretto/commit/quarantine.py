@@ -22,7 +22,7 @@ from lazaretto.commit.tables import TableRef
 from lazaretto.errors import RECORD_CODES, AccountingError, ErrorClass, RecordCode
 
 _MOST_RANGES = 200
-"""Above this many partitions one range over all of them prunes well enough, and keeps the plan small."""
+"""Above this many partitions (files of a manifest) one range over all of them keeps the plan small."""
 
 _CONFLICT_DETAIL = "another payload is stored under this event id"
 
@@ -75,21 +75,13 @@ def hold(
     total = stage.manifest.records_invalid + decisions.conflict
     if total == 0:
         return Held()
+    candidates = _candidates(spark, stage, decisions)
     with edge("the quarantine could not be read", str(table)):
-        candidates = _candidates(spark, stage, decisions)
         known = _known(spark, table, stage, decisions)
-        keyed = candidates.select("quarantine_id").join(known, "quarantine_id", "left")
-        counts = keyed.agg(
-            F.count(F.lit(1)).alias("rows"),
-            F.count_distinct("quarantine_id").alias("ids"),
-            F.count_if(F.col("held_by").isNull()).alias("new"),
-            F.count_if(F.col("held_by") == batch.batch_id).alias("own"),
-        ).collect()[0]
-    if counts["rows"] != total or counts["ids"] != total:
-        raise AccountingError(
-            f"{total} records to hold, but {counts['rows']} rows with {counts['ids']} coordinates", where=batch.where
-        )
-    new, own = int(counts["new"]), int(counts["own"])
+        # A cheap look first: mostly nothing of these source ranges is held yet.
+        repeated = candidates.groupBy("source").count().where(F.col("count") > 1).select(F.lit(1))
+        suspicious = bool(repeated.unionAll(known.select(F.lit(1))).count())
+        new, own = _compare(candidates, known, total, batch) if suspicious else (total, 0)
     if new:
         rows = candidates if new == total else _unknown(candidates, known)
         mark = history.mark(stage.manifest, Step.QUARANTINE, decisions.probe_id)
@@ -107,9 +99,8 @@ def _candidates(spark: SparkSession, stage: Stage, decisions: Decisions) -> Data
     rows = stage.rows(spark)
     held = F.col("verdict") == Verdict.INVALID.value
     if decisions.conflict:
-        conflicts = exceptions(spark, stage).where(F.col("decision") == Decision.CONFLICT.value)
-        rows = rows.join(F.broadcast(conflicts.select("_row", "decision")), "_row", "left")
-        held = held | F.col("decision").isNotNull()
+        rows = rows.join(exceptions(spark, stage, decisions).drop("replaces"), "_row", "left")
+        held = held | F.coalesce(F.col("decision") == Decision.CONFLICT.value, F.lit(False))
     dataset = stage.manifest.dataset
     return rows.where(held).withColumn("quarantine_id", _id_column(dataset))
 
@@ -127,7 +118,9 @@ def _known(spark: SparkSession, table: TableRef, stage: Stage, decisions: Decisi
     ]  # fmt: skip
     position = F.col("source.position")
     if len(ranges) > _MOST_RANGES:
+        streams = [r.stream for r in ranges]
         within = position.between(min(start for start, _ in bounds), max(end for _, end in bounds))
+        within = within & F.col("source.stream").between(min(streams), max(streams))
     else:
         within = reduce(
             Column.__or__,
@@ -143,7 +136,27 @@ def _known(spark: SparkSession, table: TableRef, stage: Stage, decisions: Decisi
 
 
 def _unknown(candidates: DataFrame, known: DataFrame) -> DataFrame:
-    return candidates.join(F.broadcast(known.select("quarantine_id")), "quarantine_id", "left_anti")
+    return candidates.join(known.select("quarantine_id"), "quarantine_id", "left_anti")
+
+
+def _compare(candidates: DataFrame, known: DataFrame, total: int, batch: Batch) -> tuple[int, int]:
+    """How many of the rows nobody holds yet, and how many an earlier attempt at this batch has written."""
+    keyed = candidates.groupBy("quarantine_id").agg(F.count(F.lit(1)).alias("rows"))
+    counts = (
+        keyed.join(known, "quarantine_id", "left")
+        .agg(
+            F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"),
+            F.count(F.lit(1)).alias("ids"),
+            F.count_if(F.col("held_by").isNull()).alias("new"),
+            F.count_if(F.col("held_by") == batch.batch_id).alias("own"),
+        )
+        .collect()[0]
+    )
+    if counts["rows"] != total or counts["ids"] != total:
+        raise AccountingError(
+            f"{total} records to hold, but {counts['rows']} rows with {counts['ids']} coordinates", where=batch.where
+        )
+    return int(counts["new"]), int(counts["own"])
 
 
 def _version(spark: SparkSession, table: TableRef, stage: Stage, decisions: Decisions, new: int, batch: Batch) -> int:

@@ -5,7 +5,6 @@ No automatic schema evolution: a table that differs from the contract stops the 
 
 from __future__ import annotations
 
-from delta import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
@@ -101,14 +100,12 @@ def _ensure(
     with edge(f"table {table.title} could not be opened", str(table)):
         expected = columns(ddl)
         if not table.exists(spark):
-            builder = DeltaTable.createIfNotExists(spark)
-            builder = builder.location(table.path) if table.path is not None else builder.tableName(str(table))
-            builder = builder.addColumns(expected).property("delta.dataSkippingStatsColumns", _STATISTICS[kind])
-            for name, value in _PROPERTIES.items():
-                builder = builder.property(name, value)
-            if partitioned_by:
-                builder = builder.partitionedBy(*partitioned_by)
-            builder.execute()
+            # DeltaTable's builder takes two-part names only.
+            properties = {"delta.dataSkippingStatsColumns": _STATISTICS[kind], **_PROPERTIES}
+            told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+            partitioning = f"PARTITIONED BY ({', '.join(partitioned_by)})" if partitioned_by else ""
+            what = f"{table.identifier} ({ddl}) USING delta {partitioning} TBLPROPERTIES ({told})"
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {what}")
         actual = table.read(spark).schema
     differences = _differences(expected, actual)
     if differences:

@@ -109,7 +109,7 @@ class Stage:
 
     def records(self, spark: SparkSession) -> DataFrame:
         """The contract's columns of the valid rows: what the batch rules look at."""
-        return self.valid(spark).select(*(F.col("record").getField(name) for name in columns_of(self.contract)))
+        return self.valid(spark).select(*(F.col("record").getField(n).alias(n) for n in columns_of(self.contract)))
 
 
 def drop(folder: Path) -> None:

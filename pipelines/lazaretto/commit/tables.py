@@ -28,6 +28,11 @@ class TableRef:
     def __str__(self) -> str:
         return self.name or self.path or self.title
 
+    @property
+    def identifier(self) -> str:
+        """The table in SQL."""
+        return self.name or f"delta.{quoted(str(self.path))}"
+
     def exists(self, spark: SparkSession) -> bool:
         if self.path is not None:
             return DeltaTable.isDeltaTable(spark, self.path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -173,6 +173,21 @@ class Lake:
 
     def stage(self, batch_id: str = "b1") -> Path:
         return self.tables.staging_dir("orders", batch_id)
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(spark: SparkSession) -> Iterator[None]:
+    """Small data: compiling a plan costs far more than interpreting it."""
+    names = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    for name, value in names.items():
+        spark.conf.set(name, value)
+    yield
+    for name in names:
+        spark.conf.unset(name)
 
 
 @pytest.fixture
