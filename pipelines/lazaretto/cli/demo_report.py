@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 from pyspark.sql import SparkSession
 from rich.table import Table
 
@@ -27,7 +31,9 @@ def print_report(context: Context, spark: SparkSession, report: DemoReport, run_
 
     out = context.console
     out.print()
-    out.print(f"[bold green]{bronze:,} orders landed[/], each event id once, in {tables.bronze('orders')}")
+    out.print(
+        f"[bold green]{bronze:,} orders landed[/], each event id once, in {tables.bronze('orders')}", soft_wrap=True
+    )
     out.print(
         f"  stream: {stream['records_read']:,} read in {report.stream.batches} batches = {stream['records_inserted']:,}"
         f" inserted + {stream['records_duplicate']:,} duplicate + {stream['records_quarantined']:,} quarantined"
@@ -55,8 +61,8 @@ def print_report(context: Context, spark: SparkSession, report: DemoReport, run_
         out.print(f"  payload  {payload}", markup=False, soft_wrap=True)
     out.print()
     out.print("next: see every reason, then every record behind one of them")
-    out.print(f"  lazaretto --conf {report.conf} quarantine groups", markup=False, soft_wrap=True)
-    out.print(f"  lazaretto --conf {report.conf} status", markup=False, soft_wrap=True)
+    for command in ("quarantine groups", "status"):
+        out.print(f"  {_program()} --conf {report.conf} {command}", markup=False, soft_wrap=True)
     context.emit(
         {
             "run_id": run_id, "conf": str(report.conf), "records_in_bronze": bronze, "records_held": held,
@@ -66,3 +72,10 @@ def print_report(context: Context, spark: SparkSession, report: DemoReport, run_
                       "records_quarantined": batch.records_quarantined},
         }
     )  # fmt: skip
+
+
+def _program() -> str:
+    """This program as it can be typed again from here: by its path below this folder, else by its name."""
+    path = Path(sys.argv[0])
+    here = os.path.relpath(path)
+    return here if path.name == "lazaretto" and not here.startswith("..") else "lazaretto"

@@ -1,1 +1,1 @@
-"""Where everything is put together: sessions, the local broker, and one `main(argv)` per job."""
+"""Jobs: read what was configured, build it, run it; and the local session and broker they run on."""

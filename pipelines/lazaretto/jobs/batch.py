@@ -119,7 +119,7 @@ def _refused(
     )  # fmt: skip
     return BatchRejectedError(
         reason, where=f"manifest {manifest.manifest_id}", error_class=verified.error_class,
-        remedy="the files are in quarantine_files/; have them sent again, with a manifest that `supersedes` this one",
+        remedy="the reasons, and the files that came, are in quarantine_files/; have them sent again",
     )  # fmt: skip
 
 

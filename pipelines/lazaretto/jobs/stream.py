@@ -28,6 +28,7 @@ from lazaretto.sources import (
     check_kafka,
     check_landing,
     ignored_files,
+    keeps_ascii,
     kafka_envelope,
     landing_envelope,
     landing_stream,
@@ -115,6 +116,11 @@ def _checked_source(dataset: Dataset, run: Run) -> KafkaSource | FilesSource:
     if isinstance(source, KafkaSource):
         check_kafka(source)
     else:
+        if not keeps_ascii(dataset.settings.encoding):
+            raise ConfigurationError(
+                f"files in {dataset.settings.encoding} cannot be split into lines", where=f"dataset {dataset.name}",
+                remedy="deliver them in an encoding that keeps ASCII, such as utf-8",
+            )  # fmt: skip
         check_landing(source)
         left = ignored_files(source)
         if left:

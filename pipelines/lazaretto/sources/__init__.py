@@ -10,7 +10,7 @@ from lazaretto.sources.kafka_check import check_kafka
 from lazaretto.sources.landing import check_landing, ignored_files, landing_envelope, landing_stream
 from lazaretto.sources.manifest import Manifest, ManifestFile, read_manifest
 from lazaretto.sources.refused import refuse_files
-from lazaretto.sources.verify import FileProblem, Verified, verify
+from lazaretto.sources.verify import FileProblem, Verified, keeps_ascii, verify
 
 __all__ = [
     "COORDINATE",
@@ -27,6 +27,7 @@ __all__ = [
     "check_landing",
     "envelope_differences",
     "ignored_files",
+    "keeps_ascii",
     "kafka_envelope",
     "landing_envelope",
     "landing_stream",

@@ -77,7 +77,7 @@ def verify(
         SinkError: the inbox cannot be written.
         ConfigurationError: text in this encoding cannot be told apart into lines.
     """
-    if manifest.format in (FileFormat.JSONL, FileFormat.CSV) and not _keeps_ascii(encoding):
+    if manifest.format in (FileFormat.JSONL, FileFormat.CSV) and not keeps_ascii(encoding):
         raise ConfigurationError(
             f"files in {encoding} cannot be split into records", where=str(manifest.file),
             remedy="deliver them in an encoding that keeps ASCII, such as utf-8",
@@ -101,7 +101,8 @@ def verify(
     return Verified(inbox, tuple(files), tuple(problems))
 
 
-def _keeps_ascii(encoding: str) -> bool:
+def keeps_ascii(encoding: str) -> bool:
+    """Whether line ends, quotes and commas are the same bytes as in ASCII, so that text can be cut by them."""
     text = '\n\r",[]{}:0a'
     try:
         return text.encode(encoding) == text.encode("ascii")
