@@ -15,7 +15,7 @@ import pytest
 
 from .lake import deliver, make_lake, order
 
-COMMAND = [sys.executable, "-c", "from lazaretto.cli.main import main; main()"]
+COMMAND = [str(Path(sys.executable).with_name("lazaretto"))]
 
 
 def lazaretto(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
