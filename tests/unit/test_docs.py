@@ -35,7 +35,7 @@ _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _CODE = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
-_AWAITED = {"docs/tables.md", "docs/adr/0001-batch-protocol.md"}
+_AWAITED: set[str] = set()
 """Linked already and still being written; take each out of here once it is there."""
 
 # A path of somebody's machine, a package registry's host, an index of somebody's own.
