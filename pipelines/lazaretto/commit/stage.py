@@ -1,7 +1,7 @@
 """Step 1: evaluate the batch once and freeze it.
 
     staging/<dataset>/<batch>/
-        data/*.parquet      the screened rows, with `_row`: a number for each row, fixed by the writing
+        data/verdict=V/*.parquet   the screened rows, with `_row`: a number for each row, fixed by the writing
         manifest.json       appears last, by rename; from then on the batch is frozen
         gate.json           the gate let it through, and with which findings
         probe.json, probe/  the decisions of the last probe
@@ -38,6 +38,9 @@ WRITE_SETTINGS = {
     # A frozen batch of old dates must not fail for ever, nor be shifted.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
+# The verdicts are written side by side, so that few held records can be read without the many valid ones; without
+# this Spark would sort the rows by verdict first.
+_SIDE_BY_SIDE = {"spark.sql.maxConcurrentOutputFileWriters": str(2 * len(Verdict))}
 _FORMAT = 1
 
 
@@ -181,8 +184,12 @@ def write_stage(
     with edge("the batch could not be screened", where, reads_source=True):
         arrived = envelope().observe(read, F.count(F.lit(1)).alias("records"))
         screened = screen(arrived).observe(seen, *_broken())
-    with edge("the stage could not be written", where, reads_source=True), settings(spark, WRITE_SETTINGS):
-        screened.withColumn("_row", F.monotonically_increasing_id()).write.parquet(str(folder / "data"))
+    with (
+        edge("the stage could not be written", where, reads_source=True),
+        settings(spark, {**WRITE_SETTINGS, **_SIDE_BY_SIDE}),
+    ):
+        numbered = screened.withColumn("_row", F.monotonically_increasing_id())
+        numbered.write.partitionBy("verdict").parquet(str(folder / "data"))
         records_read = int(read.get.get("records") or 0)
         broken = {name: int(count) for name, count in seen.get.items() if count}
     written()
@@ -287,4 +294,5 @@ def _ranges(groups: list[Row]) -> tuple[Range, ...]:
 
 
 def _sizes(data: Path) -> dict[str, int]:
-    return {file.name: file.stat().st_size for file in sorted(data.glob("*.parquet"))}
+    files = sorted(data.glob("*/*.parquet"))
+    return {file.relative_to(data).as_posix(): file.stat().st_size for file in files}

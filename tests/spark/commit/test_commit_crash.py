@@ -125,7 +125,7 @@ def test_a_lost_stage_after_the_merge(lake, rec, bad):
 def test_a_damaged_stage(lake, rec):
     with pytest.raises(Killed):
         lake.run([rec("a", 1)], on_step=Failpoints([(Step.STAGE, Moment.AFTER)]))
-    file = next((lake.stage() / "data").glob("*.parquet"))
+    file = next((lake.stage() / "data").glob("*/*.parquet"))
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(SinkError, match="the stage is damaged: 1 of ") as caught:
         lake.run([rec("a", 1)])
