@@ -30,6 +30,15 @@ def _shared_spark() -> Iterator[SparkSession]:
     stop_session(session)
 
 
+@pytest.fixture(autouse=True)
+def _logs_of_its_own() -> Iterator[None]:
+    """Undo a test's log set-up: it may write to a stream that was closed with the test."""
+    import structlog
+
+    yield
+    structlog.reset_defaults()
+
+
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
     """An empty warehouse folder of the test's own."""
