@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,8 +75,7 @@ class Context:
         from lazaretto.observe.logs import get_logger
 
         run = Run(get_logger(), correlation_id=self.correlation_id)
-        bound = get_logger().bind(run_id=run.run_id, correlation_id=run.correlation_id or run.run_id)
-        return Run(bound, run.operator, run.clock, run.run_id, run.correlation_id)
+        return replace(run, log=get_logger(run_id=run.run_id, correlation_id=run.correlation))
 
     def emit(self, document: Mapping[str, Any]) -> None:
         """The command's result: in JSON mode the last line of stdout, otherwise nothing."""

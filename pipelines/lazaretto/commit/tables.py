@@ -104,10 +104,6 @@ class Tables:
     def checkpoint_dir(self, dataset: str) -> Path:
         return self.files_root / "checkpoints" / dataset
 
-    @property
-    def quarantine_files_root(self) -> Path:
-        return self.files_root / "quarantine_files"
-
     def _table(self, *parts: str) -> TableRef:
         title = "/".join(parts)
         if isinstance(self.warehouse, PathWarehouse):

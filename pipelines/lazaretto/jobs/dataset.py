@@ -52,6 +52,8 @@ class Dataset:
         on_step: OnStep = ignore,
     ) -> BatchResult:
         """Bring one batch through the batch protocol; see `commit.run_batch` for what it raises."""
+        # the same object for every batch of a stream, so that its SQL is put together once
+        screening = replace(self.screening, csv_columns=csv_columns) if csv_columns else self.screening
         return run_batch(
             spark,
             self.tables,
@@ -61,7 +63,7 @@ class Dataset:
             schema_id=self.contract.schema_id,
             ruleset=self.rules.fingerprint,
             envelope=envelope,
-            screen=partial(screen, screening=replace(self.screening, csv_columns=csv_columns)),
+            screen=partial(screen, screening=screening),
             gate=partial(run_batch_rules, self.rules) if self.rules.batch else None,
             source_range=source_range,
             expected_records=expected_records,

@@ -48,7 +48,11 @@ class Run:
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     correlation_id: str = ""
 
+    @property
+    def correlation(self) -> str:
+        """The id that follows this run across systems."""
+        return self.correlation_id or self.run_id
+
     def batch(self, dataset: str, batch_id: str, kind: BatchKind) -> Batch:
         """A batch of this run, beginning now."""
-        correlation = self.correlation_id or self.run_id
-        return Batch(dataset, batch_id, kind, self.run_id, correlation, self.clock())
+        return Batch(dataset, batch_id, kind, self.run_id, self.correlation, self.clock())

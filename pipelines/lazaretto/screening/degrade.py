@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime
-from decimal import Decimal
 from typing import Any
 
 from lazaretto.contracts import UNKNOWN_COLUMN, Contract, Field, Kind, UnknownFields, quoted
@@ -20,8 +19,6 @@ def literal(value: Any, field: Field) -> str:
         written = str(value).lower()
     elif isinstance(value, datetime | date):
         written = text(value.isoformat())
-    elif isinstance(value, int | float | Decimal):
-        written = text(str(value))
     else:
         written = text(str(value))
     return f"CAST({written} AS {field.ddl})"
