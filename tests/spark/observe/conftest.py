@@ -18,6 +18,8 @@ from lazaretto.config import OnFailure, PathWarehouse
 from lazaretto.contracts import Contract, Field, Kind
 from lazaretto.errors import BatchRejectedError
 
+from ...committing import interpreted
+
 NOON = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 MARKER = "marker-4711"
 
@@ -107,17 +109,18 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     root.mkdir()
     lake = Lake(spark, Tables(PathWarehouse(root=root), root))
     truncated = b'{"a": "\x1b[31m\xff'
-    lake.load(
-        "orders",
-        "b1",
-        [valid("a", 1), valid("b", 2), valid("a", 1 + 2)]
-        + [held(n, "MALFORMED", detail="ends too early", payload=truncated) for n in (14, 11, 12, 13)]
-        + [held(20, "UNKNOWN_FIELD", "[red]x"), held(21, "UNKNOWN_FIELD", "[red]x")],
-    )
-    lake.load("orders", "b2", [valid("c", 30), held(31, "MALFORMED"), held(32, "ORD-002", "amount")], day=1)
-    lake.load(
-        "orders", "b3", [valid("d", 40), held(41, "MALFORMED")], day=2,
-        policy=Policy(on_failure=OnFailure.REJECT_BATCH),
-    )  # fmt: skip
-    lake.load("returns", "b1", [held(1, "ORD-002", "amount", stream="returns")], day=1)
+    with interpreted(spark):
+        lake.load(
+            "orders",
+            "b1",
+            [valid("a", 1), valid("b", 2), valid("a", 1 + 2)]
+            + [held(n, "MALFORMED", detail="ends too early", payload=truncated) for n in (14, 11, 12, 13)]
+            + [held(20, "UNKNOWN_FIELD", "[red]x"), held(21, "UNKNOWN_FIELD", "[red]x")],
+        )
+        lake.load("orders", "b2", [valid("c", 30), held(31, "MALFORMED"), held(32, "ORD-002", "amount")], day=1)
+        lake.load(
+            "orders", "b3", [valid("d", 40), held(41, "MALFORMED")], day=2,
+            policy=Policy(on_failure=OnFailure.REJECT_BATCH),
+        )  # fmt: skip
+        lake.load("returns", "b1", [held(1, "ORD-002", "amount", stream="returns")], day=1)
     return lake
