@@ -53,6 +53,25 @@ def test_asked_during_a_batch_it_ends_and_the_next_does_not_begin() -> None:
         pytest.fail("a batch began after the stop was asked for")
 
 
+def test_a_batch_does_not_wait_for_who_is_stopping_the_query() -> None:
+    """Spark ends a query only when the batch function has returned: waiting for each other would be for ever."""
+    switch = StopSwitch()
+    ended = threading.Event()
+
+    def next_batch() -> None:
+        with pytest.raises(StopRequestedError), switch.batch():
+            pytest.fail("a batch began after the stop was asked for")
+        ended.set()
+
+    with switch.between_batches:
+        waiting = threading.Thread(target=next_batch, daemon=True)
+        waiting.start()
+        assert not ended.wait(0.2)
+        switch.ask()
+        assert ended.wait(WAIT_S)
+    waiting.join(WAIT_S)
+
+
 def test_a_stop_is_no_known_failure() -> None:
     from lazaretto.errors import LazarettoError
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -76,6 +76,19 @@ def named(exc: BaseException) -> str:
     return conditions[-1] if conditions else chain[-1].class_name.rsplit(".", 1)[-1]
 
 
+def session_is_gone(exc: BaseException) -> bool:
+    """Whether the Java process of Spark does not answer any more: killed, or out of memory."""
+    return isinstance(exc, (Py4JNetworkError, ConnectionError))
+
+
+def session_gone(where: str | None) -> SinkError:
+    """The error for it: what was under way is as after any crash."""
+    return SinkError(
+        "the Java process of Spark is gone (killed, or out of memory)", where=where,
+        remedy="run again: half-done batches are completed; give it more memory if it happens at the same place",
+    )  # fmt: skip
+
+
 @contextmanager
 def edge(doing: str, where: str, *, reads_source: bool = False) -> Iterator[None]:
     """Translate what PySpark, Py4J and the file system raise inside.
@@ -87,11 +100,13 @@ def edge(doing: str, where: str, *, reads_source: bool = False) -> Iterator[None
     Raises:
         SourceError: `reads_source`, and the source is at fault.
         CommitConflictError: a concurrent writer won the Delta commit.
-        SinkError: everything else from Spark and the file system.
+        SinkError: the Java process of Spark is gone, and everything else from Spark and the file system.
     """
     try:
         yield
-    except (PySparkException, Py4JError) as exc:
+    except (PySparkException, Py4JError, ConnectionError) as exc:
+        if session_is_gone(exc):
+            raise session_gone(where) from exc
         if reads_source and is_source_fault(exc):
             raise SourceError(
                 f"the source could not be read ({named(exc)})", where=where, remedy="bring it back and run again"

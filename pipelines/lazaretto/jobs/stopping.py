@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from types import FrameType
 
 
+_POLL_S = 0.05
+
+
 class StopRequestedError(Exception):
     """Raised at the start of a batch that must not begin any more; ends the query, and is no failure."""
 
@@ -34,10 +37,16 @@ class StopSwitch:
     @contextmanager
     def batch(self) -> Iterator[None]:
         """Around one batch. Raises StopRequestedError when a stop was asked for before it began."""
-        with self.between_batches:
+        # Never waits once a stop is asked for: who stops the query holds the lock, and waits for this very call to end.
+        while not self.between_batches.acquire(timeout=_POLL_S):
+            if self.asked:
+                raise StopRequestedError
+        try:
             if self.asked:
                 raise StopRequestedError
             yield
+        finally:
+            self.between_batches.release()
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:

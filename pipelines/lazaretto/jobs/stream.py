@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lazaretto.commit import Acceptance, BatchKind, BatchResult, OnStep, ignore
+from lazaretto.commit.spark_edge import session_gone, session_is_gone
 from lazaretto.config import FilesSource, KafkaSource
 from lazaretto.errors import ConfigurationError, LazarettoError, SinkError, SourceError
 from lazaretto.jobs.dataset import Dataset
@@ -100,7 +102,7 @@ def run_stream(
                 .start()
             )
             _await(query, switch, checkpoint, worker)
-        except PySparkException as exc:
+        except (PySparkException, Py4JError, ConnectionError) as exc:
             # `worker.failure` is the error itself; what Spark raises is a text about it
             if not (worker.failure is None and switch.asked):
                 raise _typed(worker.failure or exc, dataset) from exc
@@ -233,6 +235,8 @@ def _typed(exc: BaseException, dataset: Dataset) -> BaseException:
     """A query's error as one of ours, by the names of its conditions; never with Spark's text."""
     if isinstance(exc, LazarettoError):
         return exc
+    if session_is_gone(exc):
+        return session_gone(f"dataset {dataset.name}")
     source = as_source_error(exc, where=f"dataset {dataset.name}")
     if source is not None:
         return source
