@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from .lake import deliver, make_lake, order
+from .lake import Lake, deliver, make_lake, order
 
 COMMAND = [str(Path(sys.executable).with_name("lazaretto"))]
 
@@ -83,16 +86,18 @@ def test_batch_prints_counts_and_exit_codes(tmp_path: Path, repo_root: Path) -> 
     assert len(refused.stderr.strip().splitlines()) <= 2
 
 
-def test_sigterm_finishes_the_running_batch_and_exits_0(tmp_path: Path, repo_root: Path) -> None:
-    landing = tmp_path / "landing"
+@contextmanager
+def streaming(folder: Path, repo_root: Path) -> Iterator[tuple[subprocess.Popen[str], Lake]]:
+    """`lazaretto stream` over 200 files of one record each, with its first two batches committed."""
+    landing = folder / "landing"
     landing.mkdir()
     source = json.dumps({"kind": "files", "path": "./landing", "max_files_per_trigger": 1})
-    lake = make_lake(tmp_path, repo_root, source)
+    lake = make_lake(folder, repo_root, source)
     for number in range(200):
         (landing / f"{number:03d}.jsonl").write_bytes(order(f"e-{number}") + b"\n")
     process = subprocess.Popen(
         [*COMMAND, "--conf", str(lake.conf), "--log-format", "json", "stream", "orders", "--trigger", "100ms"],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
         deadline = time.monotonic() + 200
@@ -100,10 +105,15 @@ def test_sigterm_finishes_the_running_batch_and_exits_0(tmp_path: Path, repo_roo
             assert process.poll() is None, process.communicate()[1]
             assert time.monotonic() < deadline
             time.sleep(0.5)
-        os.kill(process.pid, signal.SIGTERM)
-        out, err = process.communicate(timeout=120)
+        yield process, lake
     finally:
         process.kill()
+
+
+def test_sigterm_finishes_the_running_batch_and_exits_0(tmp_path: Path, repo_root: Path) -> None:
+    with streaming(tmp_path, repo_root) as (process, lake):
+        os.kill(process.pid, signal.SIGTERM)
+        out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "batches committed" in out
     ledger = lake.ledger
@@ -113,6 +123,18 @@ def test_sigterm_finishes_the_running_batch_and_exits_0(tmp_path: Path, repo_roo
     # Spark has noted the last batch: the next start has nothing to look at again
     commits = {int(p.name) for p in (lake.root / "checkpoints/orders/commits").iterdir() if p.name.isdigit()}
     assert commits == set(range(len(ledger)))
+
+
+def test_a_killed_java_process_is_one_line_and_exit_code_5(tmp_path: Path, repo_root: Path) -> None:
+    with streaming(tmp_path, repo_root) as (process, _):
+        [java] = [p for p in psutil.Process(process.pid).children(recursive=True) if p.name() == "java"]
+        java.kill()
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 5
+    told = [line for line in err.splitlines() if not line.startswith("{")]
+    assert len(told) == 1, told
+    assert told[0].startswith("lazaretto: error 5: ")
+    assert "the Java process of Spark is gone" in told[0]
 
 
 @pytest.mark.parametrize("arguments", [["check"], ["check", "orders"]])

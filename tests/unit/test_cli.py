@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 import structlog
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 import lazaretto
 from lazaretto.cli import main as cli
@@ -257,6 +258,21 @@ def test_an_unexpected_exception_tells_its_type_and_not_its_text(run: Any, faili
     # whoever asks for the traceback gets it
     assert (MARKER in line.err) == verbose
     assert ("Traceback" in line.err) == verbose
+
+
+@pytest.mark.parametrize("gone", [ConnectionRefusedError(111, "x"), Py4JNetworkError(MARKER), Py4JError(MARKER)])
+def test_a_java_process_that_is_gone_is_the_sinks_fault(run: Any, failing: Any, gone: Exception) -> None:
+    failing(gone)
+    line = run("--json", "check")
+    assert line.code == 5
+    assert line.err.splitlines()[-1].startswith("lazaretto: error 5: the Java process of Spark is gone")
+    assert line.document["error"]["class"] == "sink_failure"
+    assert MARKER not in line.out + line.err
+
+
+def test_a_wrong_call_into_java_is_a_bug(run: Any, failing: Any) -> None:
+    failing(Py4JError("An error occurred while calling o1.x. Trace:\npy4j.Py4JException: Method x([]) does not exist"))
+    assert run("check").code == 1
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,12 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as exc:
+        from lazaretto.commit.spark_edge import session_gone, session_is_gone
+
+        if session_is_gone(exc):
+            gone = session_gone(None)
+            _failed(context, gone.exit_code, str(gone), exc, error_class=gone.error_class)
+            return gone.exit_code
         # the text of an unforeseen error may hold anything, a record's values too
         kind = type(exc).__name__
         from lazaretto.observe.logs import get_logger

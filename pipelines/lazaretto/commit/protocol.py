@@ -25,6 +25,7 @@ from lazaretto.commit.model import (
     ignore,
 )  # fmt: skip
 from lazaretto.commit.schema import ensure_tables
+from lazaretto.commit.spark_edge import session_gone, session_is_gone
 from lazaretto.commit.tables import Tables
 from lazaretto.contracts import Contract
 
@@ -84,6 +85,8 @@ def run_batch(
             landed = attempt.land(frozen)
             return attempt.publish(frozen, outcome, landed)
     except Exception as exc:
+        if session_is_gone(exc):
+            raise session_gone(batch.where) from exc
         attempt.record_failure(exc)
         raise
     raise attempt.reject(frozen, outcome)

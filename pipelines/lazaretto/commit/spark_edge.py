@@ -78,7 +78,8 @@ def named(exc: BaseException) -> str:
 
 def session_is_gone(exc: BaseException) -> bool:
     """Whether the Java process of Spark does not answer any more: killed, or out of memory."""
-    return isinstance(exc, (Py4JNetworkError, ConnectionError))
+    # py4j's bare error without a trace is an answer that never came; with one it is a mistake in the call.
+    return isinstance(exc, (Py4JNetworkError, ConnectionError)) or (type(exc) is Py4JError and "Trace:" not in str(exc))
 
 
 def session_gone(where: str | None) -> SinkError:

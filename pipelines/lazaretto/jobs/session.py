@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import shutil
@@ -12,6 +13,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from lazaretto.errors import ConfigurationError
 from lazaretto.jobs.jars import spark_coordinates, spark_jars_folder
@@ -150,12 +153,16 @@ def stop_session(session: SparkSession, *, timeout_s: float = 60) -> None:
     """
     from pyspark import SparkContext
 
-    session.stop()
+    try:
+        session.stop()
+    except (Py4JError, ConnectionError):
+        _forget(session)
     gateway = SparkContext._gateway
     if gateway is None:
         return
     process = getattr(gateway, "proc", None)
-    gateway.shutdown()
+    with contextlib.suppress(Py4JError, ConnectionError):
+        gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
     if process is not None:
@@ -168,6 +175,18 @@ def stop_session(session: SparkSession, *, timeout_s: float = 60) -> None:
             process.wait()
 
 
+def _forget(session: SparkSession) -> None:
+    """What `session.stop()` leaves behind in Python when the JVM is gone already."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql.context import SQLContext
+
+    session.sparkContext._jsc = None
+    session.sparkContext.stop()
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+    SQLContext._instantiatedContext = None
+
+
 def _quiet_python_loggers(spark_log: str) -> None:
     """Silence what Spark's Python side prints on stderr by itself: failed queries with the text of the value, and
     (py4j) the traceback of a failed batch function. Both reach the caller as exceptions anyway.
@@ -178,6 +197,13 @@ def _quiet_python_loggers(spark_log: str) -> None:
     # Fetched through pyspark: a logger of the standard class under this name would make pyspark itself fail.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = quiet
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1 if quiet else logging.WARNING)
+    if quiet:
+        logging.getLogger().addFilter(_not_of_py4j)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """py4j tells the root logger, too, when the JVM does not answer: a traceback before the error we raise."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _jar_settings() -> dict[str, str]:
