@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -290,4 +291,8 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    # Arrow's readers may still be reading ahead through Python; an interpreter that ends under them is aborted, now and
+    # then, and the exit code is lost.
+    os._exit(code)
