@@ -5,6 +5,7 @@
 
 from lazaretto.commit.audit_table import AuditEntry, audit
 from lazaretto.commit.gate import GateCheck
+from lazaretto.commit.lease import job_lease
 from lazaretto.commit.ledger_table import ledger, read_published
 from lazaretto.commit.model import (
     Acceptance,
@@ -47,6 +48,7 @@ __all__ = [
     "columns_of",
     "committed_result",
     "ignore",
+    "job_lease",
     "ledger",
     "quarantine_id",
     "read_published",

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from lazaretto.commit import history
 from lazaretto.commit.audit_table import instant
 from lazaretto.commit.history import Commit
+from lazaretto.commit.lease import table_lock
 from lazaretto.commit.model import Batch, Policy, Step
 from lazaretto.commit.probe import Decision, Decisions, day, exceptions
 from lazaretto.commit.schema import bronze_ddl, columns
@@ -59,7 +60,11 @@ def merge(
         "spark.databricks.delta.merge.materializeSource": "none",
         "spark.databricks.delta.commitInfo.userMetadata": history.mark(stage.manifest, Step.BRONZE, decisions.probe_id),
     }
-    with edge("bronze could not be written", str(bronze)), settings(spark, once):
+    with (
+        table_lock(spark, bronze.path),
+        edge("bronze could not be written", str(bronze)),
+        settings(spark, once),
+    ):
         names = columns(ddl).names
         values: dict[str, str | Column] = {quoted(name): F.col(f"s.{quoted(name)}") for name in names}
         on = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
+from lazaretto.commit.lease import table_lock
 from lazaretto.commit.screened import HEADERS_DDL, SOURCE_DDL, VIOLATIONS_DDL
 from lazaretto.commit.spark_edge import edge
 from lazaretto.commit.tables import TableRef, Tables
@@ -105,7 +106,8 @@ def _ensure(
             told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
             partitioning = f"PARTITIONED BY ({', '.join(partitioned_by)})" if partitioned_by else ""
             what = f"{table.identifier} ({ddl}) USING delta {partitioning} TBLPROPERTIES ({told})"
-            spark.sql(f"CREATE TABLE IF NOT EXISTS {what}")
+            with table_lock(spark, table.path):
+                spark.sql(f"CREATE TABLE IF NOT EXISTS {what}")
         actual = table.read(spark).schema
     differences = _differences(expected, actual)
     if differences:

@@ -10,6 +10,7 @@ from pathlib import Path
 from delta import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from lazaretto.commit.lease import table_lock
 from lazaretto.config import CatalogWarehouse, PathWarehouse, Settings
 from lazaretto.contracts import quoted
 
@@ -60,11 +61,12 @@ class TableRef:
         writer = rows.write.format("delta").mode("append")
         if user_metadata is not None:
             writer = writer.option("userMetadata", user_metadata)
-        if self.path is not None:
-            writer.save(self.path)
-        else:
-            assert self.name is not None
-            writer.saveAsTable(self.name)
+        with table_lock(rows.sparkSession, self.path):
+            if self.path is not None:
+                writer.save(self.path)
+            else:
+                assert self.name is not None
+                writer.saveAsTable(self.name)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Tables:
 
     By path: `<root>/bronze/<dataset>`, `<root>/quarantine`, `<root>/ingestion_status`, `<root>/audit`. By catalog:
     `<catalog>.<schema>.bronze_<dataset>`, `.quarantine`, `.ingestion_status`, `.audit`. Beside them, under
-    `files_root`: `staging/<dataset>/<batch>`, `checkpoints/<dataset>`, `quarantine_files/`.
+    `files_root`: `staging/<dataset>/<batch>`, `checkpoints/<dataset>`, `leases/`, `quarantine_files/`.
     """
 
     warehouse: PathWarehouse | CatalogWarehouse
@@ -100,6 +102,10 @@ class Tables:
 
     def staging_dir(self, dataset: str, batch_id: str) -> Path:
         return self.files_root / "staging" / dataset / folder_name(batch_id)
+
+    def lease_file(self, dataset: str) -> Path | None:
+        """Held by the job that writes the dataset; None where a catalog arbitrates."""
+        return self.files_root / "leases" / f"{dataset}.lock" if isinstance(self.warehouse, PathWarehouse) else None
 
     def checkpoint_dir(self, dataset: str) -> Path:
         return self.files_root / "checkpoints" / dataset

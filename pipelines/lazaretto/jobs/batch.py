@@ -56,6 +56,18 @@ def run_manifest(
         )  # fmt: skip
     for path in manifest.repeated:
         run.log.warning("file_listed_twice", dataset=dataset.name, batch_id=manifest.manifest_id, file=path)
+    with dataset.lease(spark, run, "batch"):
+        return _load(spark, dataset, manifest, run, acceptance, on_step)
+
+
+def _load(
+    spark: SparkSession,
+    dataset: Dataset,
+    manifest: Manifest,
+    run: Run,
+    acceptance: Acceptance | None,
+    on_step: OnStep,
+) -> BatchResult:
     batch = run.batch(dataset.name, manifest.manifest_id, BatchKind.MANIFEST)
     done = committed_result(spark, dataset.tables, dataset.name, batch.batch_id)
     if done is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lazaretto.commit import Acceptance, Batch, BatchResult, OnStep, Policy, Tables, ignore, run_batch
+from lazaretto.commit import Acceptance, Batch, BatchResult, OnStep, Policy, Tables, ignore, job_lease, run_batch
 from lazaretto.config import DatasetSettings, Settings, Tombstones
 from lazaretto.contracts import Contract, read_contract
 from lazaretto.errors import ConfigurationError
@@ -29,6 +30,13 @@ class Dataset:
     rules: RuleSet
     screening: Screening
     policy: Policy
+
+    def lease(self, spark: SparkSession, run: Run, job: str) -> AbstractContextManager[None]:
+        """Around a job that writes: two at once would share a stage. See `commit.job_lease` for what it raises."""
+        return job_lease(
+            spark, self.tables.lease_file(self.name), job=job, run_id=run.run_id,
+            on_wait=lambda: run.log.warning("lease_awaited", dataset=self.name),
+        )  # fmt: skip
 
     def verify(self, spark: SparkSession) -> None:
         """Analyse every rule against the contract on this Spark, without a job.

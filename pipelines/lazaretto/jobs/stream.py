@@ -91,7 +91,7 @@ def run_stream(
     switch = stop or StopSwitch()
     checkpoint = dataset.tables.checkpoint_dir(dataset.name)
     worker = _Worker(dataset, source, run, checkpoint, acceptance, switch, on_batch, on_step)
-    with switch.on_signals():
+    with dataset.lease(spark, run, "stream"), switch.on_signals():
         try:
             query = (
                 _read(spark, source)

@@ -12,6 +12,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from lazaretto.commit import TableRef, Tables
+from lazaretto.commit.lease import table_lock
 from lazaretto.commit.spark_edge import edge
 
 
@@ -77,7 +78,8 @@ def _optimize(spark: SparkSession, table: TableRef, where: str | None) -> Optimi
         builder = delta.optimize()
         if where is not None:
             builder = builder.where(where)
-        builder.executeCompaction()
+        with table_lock(spark, table.path):
+            builder.executeCompaction()
         # From the table, not from the metrics: what a reader now finds.
         after = _size(delta.detail().collect()[0])
         version = delta.history(1).select(F.col("version")).collect()[0]["version"]
