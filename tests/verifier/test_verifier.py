@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import hashlib
 import json
@@ -194,6 +195,23 @@ def count_wrongly(w: World) -> None:
     w.ledger[0]["records_inserted"], w.ledger[0]["records_duplicate"] = 2, 1
 
 
+def read_more_than_was_sent(w: World) -> None:
+    w.ledger[1] = w.batch("q-1", 5, 9, (1, 0, 3, 1, 0))
+
+
+def leave_a_hole(w: World) -> None:
+    """A duplicate that no batch has read: in no table, so nothing but the ranges can tell."""
+    w.ledger[1] = w.batch("q-1", 6, 8, (1, 0, 1, 1, 0))
+
+
+def filter_a_duplicate(w: World) -> None:
+    w.ledger[1] = w.batch("q-1", 5, 8, (1, 0, 1, 1, 1))
+
+
+def come_from_elsewhere(w: World) -> None:
+    w.held[0]["source"] = {**w.held[0]["source"], "system": "kafka"}
+
+
 def call_another_payload_a_duplicate(w: World) -> None:
     w.bronze[0]["_payload_sha256"] = sha(b"another")
 
@@ -206,8 +224,8 @@ def call_another_payload_a_duplicate(w: World) -> None:
         (double_a_row, {"doubled", "id_twice", "counts"}),
         (double_a_held, {"doubled", "counts"}),
         (an_id_twice, {"id_twice", "counts"}),
-        (swap_two_landed, {"changed", "lost"}),
-        (swap_two_ids, {"changed", "lost"}),
+        (swap_two_landed, {"changed", "lost", "counts"}),
+        (swap_two_ids, {"changed", "lost", "counts"}),
         (swap_two_held, {"changed"}),
         (change_a_byte, {"changed"}),
         (half_a_batch, {"unpublished_rows", "uncovered", "commit_without_ledger"}),
@@ -217,7 +235,11 @@ def call_another_payload_a_duplicate(w: World) -> None:
         (commit_too_much, {"commit_without_ledger"}),
         (publish_twice, {"ledger_twice"}),
         (count_wrongly, {"counts"}),
-        (call_another_payload_a_duplicate, {"changed", "lost"}),
+        (call_another_payload_a_duplicate, {"changed", "lost", "counts"}),
+        (read_more_than_was_sent, {"counts"}),
+        (leave_a_hole, {"uncovered"}),
+        (filter_a_duplicate, {"counts"}),
+        (come_from_elsewhere, {"invented", "lost"}),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -233,9 +255,35 @@ def test_a_swap_says_both_places(world: World) -> None:
     swap_two_held(world)
     _, found = world.check()
     assert [p["where"] for p in found["problems"]] == [
-        "('m-1', 'part-0.jsonl', 3)",
-        "('m-1', 'part-0.jsonl', 6)",
+        "('files', 'm-1', 'part-0.jsonl', 3)",
+        "('files', 'm-1', 'part-0.jsonl', 6)",
     ]
+
+
+def test_a_tombstone_is_filtered_only_where_that_is_asked_for() -> None:
+    produced = {("kafka", "t", "0", 0): verify.sent_of(None, "event_id")}
+    for asked, filtered, kinds in ((True, 1, {}), (False, 0, {"lost": 1})):
+        found = verify.Findings()
+        options = argparse.Namespace(filter_tombstones=asked, on_match="ignore", event_id="event_id")
+        assert verify.explain(produced, {}, set(), [], options, found) == (0, filtered)
+        assert found.counts == kinds
+
+
+def test_after_updates_the_same_id_is_enough() -> None:
+    produced = {("kafka", "t", "0", 0): verify.sent_of(event("a", amount=2), "event_id")}
+    stored = [{"event_id": "a", "_payload_sha256": sha(event("a"))}]
+    for policy, duplicates in (("ignore", 0), ("update_if_newer", 1)):
+        options = argparse.Namespace(filter_tombstones=False, on_match=policy, event_id="event_id")
+        assert verify.explain(produced, {}, set(), stored, options, verify.Findings()) == (duplicates, 0)
+
+
+def test_what_cannot_be_read_is_not_clean(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.check()
+    manifest = world.root / "m-1.json"
+    manifest.write_text("{")
+    arguments = ["--warehouse", str(world.root / "lake"), "--dataset", "orders", "--manifest", str(manifest)]
+    assert verify.main(arguments) == 2
+    assert json.loads(capsys.readouterr().out) == {"ok": False, "unreadable": "JSONDecodeError"}
 
 
 def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

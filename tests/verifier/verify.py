@@ -1,7 +1,8 @@
 """Proves from outside that nothing was lost and nothing doubled: `verify.py --help`.
 
 Uses nothing of the product and no Spark: a plain Kafka consumer (or the files of manifests) says what was produced, the
-`deltalake` package what the tables hold. Prints one JSON document; exit code 0 when all is explained, 1 when not.
+`deltalake` package what the tables hold. Prints one JSON document; exit code 0 when all is explained, 1 when not, 2
+when something cannot be read.
 
 Every produced coordinate must be in exactly one place: bronze, quarantine, an explained duplicate, or filtered.
 """
@@ -13,29 +14,22 @@ import hashlib
 import json
 import os
 import sys
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-Coordinate = tuple[str, str | None, int]
-"""Stream, partition, position."""
+try:
+    from .produced import Coordinate, Sent, Unreadable, from_kafka, from_manifest, sent_of
+except ImportError:  # run as a script
+    from produced import Coordinate, Sent, Unreadable, from_kafka, from_manifest, sent_of
 
 SHOWN = 20
 PARTS = ("inserted", "updated", "duplicate", "quarantined", "filtered")
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What was produced at a coordinate: `sha256` is None for a tombstone, `event_id` where the payload has one."""
-
-    sha256: str | None
-    size: int
-    event_id: str | None
 
 
 @dataclass
@@ -51,55 +45,6 @@ class Findings:
             self.shown.append({"kind": kind, "where": str(where), "detail": detail})
 
 
-def sent_of(value: bytes | None, id_field: str) -> Sent:
-    """The facts of one payload."""
-    if value is None:
-        return Sent(None, 0, None)
-    try:
-        document = json.loads(value)
-    except (ValueError, RecursionError):
-        document = None
-    found = document.get(id_field) if isinstance(document, dict) else None
-    return Sent(hashlib.sha256(value).hexdigest(), len(value), found if isinstance(found, str) else None)
-
-
-def from_kafka(servers: str, topic: str) -> Iterator[tuple[Coordinate, bytes | None]]:
-    """Every committed record of a topic, from the first that is there to the end as of now."""
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers, "group.id": "verifier", "enable.auto.commit": False,
-            "isolation.level": "read_committed", "enable.partition.eof": True,
-        }
-    )  # fmt: skip
-    try:
-        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-        at_end: set[int] = set()
-        while len(at_end) < len(partitions):
-            for message in consumer.consume(10_000, timeout=1.0):
-                error = message.error()
-                if error is None:
-                    yield (topic, str(message.partition()), message.offset()), message.value()
-                elif error.name() == "_PARTITION_EOF":
-                    at_end.add(message.partition())
-                else:
-                    raise SystemExit(f"the topic cannot be read: {error.name()}")
-    finally:
-        consumer.close()
-
-
-def from_manifest(manifest: Path) -> Iterator[tuple[Coordinate, bytes | None]]:
-    """Every line of the JSON lines files of a manifest; they lie beside it."""
-    document = json.loads(manifest.read_text(encoding="utf-8"))
-    for file in document["files"]:
-        content = (manifest.parent / file["path"]).read_bytes()
-        lines = content.split(b"\n")
-        for number, line in enumerate(lines[:-1] if content.endswith(b"\n") else lines, 1):
-            yield (document["manifest_id"], file["path"], number), line
-
-
 def rows(path: Path, columns: list[str], where: dict[str, str] | None = None) -> list[dict[str, Any]]:
     """Rows of a Delta table; none where there is no table."""
     try:
@@ -112,7 +57,7 @@ def rows(path: Path, columns: list[str], where: dict[str, str] | None = None) ->
 
 
 def place(source: dict[str, Any]) -> Coordinate:
-    return source["stream"], source["partition"], source["position"]
+    return source["system"], source["stream"], source["partition"], source["position"]
 
 
 def verify(options: argparse.Namespace) -> dict[str, Any]:
@@ -139,7 +84,14 @@ def verify(options: argparse.Namespace) -> dict[str, Any]:
     for coordinate in landed.keys() & kept:
         found.add("overlap", coordinate, "is in bronze and in quarantine")
     duplicates, filtered = explain(produced, landed, kept, bronze, options, found)
-    check_ledger(ledger, bronze, held, produced, options, found)
+    check_ledger(ledger, bronze, held, options, found)
+    check_ranges(ledger, produced, found)
+    if sum(row["records_read"] or 0 for row in ledger) == len(produced):
+        # Every record was read once, so the ledger's totals are ours; a second delivery counts as duplicates on top.
+        for part, ours in (("duplicate", duplicates), ("filtered", filtered)):
+            theirs = sum(row[f"records_{part}"] or 0 for row in ledger)
+            if theirs != ours:
+                found.add("counts", "ledger", f"{theirs} records are {part} by the ledger, {ours} by their payloads")
     if options.checkpoint:
         check_commits(options.checkpoint, ledger, found)
     return {
@@ -226,11 +178,10 @@ def check_ledger(
     ledger: list[dict[str, Any]],
     bronze: list[dict[str, Any]],
     held: list[dict[str, Any]],
-    produced: dict[Coordinate, Sent],
     options: argparse.Namespace,
     found: Findings,
 ) -> None:
-    """One row per batch whose counts are the tables' own, and together they explain every coordinate."""
+    """One row per batch, whose counts are the tables' own."""
     in_bronze = Counter(row["_batch_id"] for row in bronze)
     in_quarantine = Counter(row["batch_id"] for row in held)
     times = Counter(row["batch_id"] for row in ledger)
@@ -239,7 +190,6 @@ def check_ledger(
             found.add("ledger_twice", batch, f"has {count} committed rows")
     for batch in (in_bronze.keys() | in_quarantine.keys()) - times.keys():
         found.add("unpublished_rows", batch, "has rows in a table and no committed ledger row")
-    spans: dict[tuple[str, str | None], list[tuple[int, int]]] = defaultdict(list)
     for row in ledger:
         batch, counts = row["batch_id"], {part: row[f"records_{part}"] for part in PARTS}
         if None in counts.values() or row["records_read"] != sum(counts.values()):
@@ -251,27 +201,41 @@ def check_ledger(
             found.add("counts", batch, f"{wrote} rows landed by the ledger, {has} are in bronze")
         if in_quarantine[batch] != counts["quarantined"]:
             found.add("counts", batch, f"{counts['quarantined']} held by the ledger, {in_quarantine[batch]} are there")
+
+
+def check_ranges(ledger: list[dict[str, Any]], produced: dict[Coordinate, Sent], found: Findings) -> None:
+    """Each range of each batch holds as many records as were sent in it, and together they leave none out."""
+    sent: dict[tuple[str, str, str | None], list[int]] = defaultdict(list)
+    for *where, position in sorted(produced, key=lambda at: at[3]):
+        sent[tuple(where)].append(position)
+    covered = {key: bytearray(len(positions)) for key, positions in sent.items()}
+    for row in ledger:
         ranges = json.loads(row["source_range"])["ranges"]
         if sum(r["records"] for r in ranges) != row["records_read"]:
-            found.add("counts", batch, "its source ranges hold another number of records than it read")
+            found.add("counts", row["batch_id"], "its source ranges hold another number of records than it read")
         for r in ranges:
-            spans[(r["stream"], r["partition"])].append((r["start"], r["end"]))
-    for at in produced:
-        if not any(start <= at[2] <= end for start, end in spans[at[:2]]):
-            found.add("uncovered", at, "no committed batch says that it read this record")
+            key = (r["system"], r["stream"], r["partition"])
+            first, after = bisect_left(sent[key], r["start"]), bisect_right(sent[key], r["end"])
+            if after - first != r["records"]:
+                found.add("counts", row["batch_id"], f"{after - first} records were sent in a range it read otherwise")
+            if key in covered:
+                covered[key][first:after] = b"\1" * (after - first)
+    for key, marks in covered.items():
+        for index in (n for n, mark in enumerate(marks) if not mark):
+            found.add("uncovered", (*key, sent[key][index]), "no committed batch says that it read this record")
 
 
 def check_commits(checkpoint: Path, ledger: list[dict[str, Any]], found: Findings) -> None:
     """Each micro-batch that Spark calls done has its ledger row."""
     query = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"]
     known = {row["batch_id"] for row in ledger}
-    for file in (checkpoint / "commits").iterdir():
+    for file in (checkpoint / "commits").glob("*"):
         if file.name.isdigit() and f"{query}-{file.name}" not in known:
             found.add("commit_without_ledger", f"commits/{file.name}", "Spark calls it done, the ledger does not")
 
 
 def main(arguments: list[str]) -> int:
-    """0: all explained. 1: problems. 2: wrong usage."""
+    """0: all explained. 1: problems. 2: wrong usage, or something cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--warehouse", type=Path, required=True)
     parser.add_argument("--dataset", required=True)
@@ -285,7 +249,12 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if bool(options.kafka) != bool(options.topic) or not (options.kafka or options.manifest):
         parser.error("give --kafka and --topic, or --manifest")
-    document = verify(options)
+    try:
+        document = verify(options)
+    except (Unreadable, OSError, ValueError, KeyError, TypeError, DeltaError) as exc:
+        told = str(exc) if isinstance(exc, Unreadable) else type(exc).__name__
+        sys.stdout.write(json.dumps({"ok": False, "unreadable": told}) + "\n")
+        return 2
     sys.stdout.write(json.dumps(document) + "\n")
     return 0 if document["ok"] else 1
 
