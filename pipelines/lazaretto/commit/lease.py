@@ -104,7 +104,7 @@ def _take(
 ) -> bool:
     """Take the lock and have `held` give it back; False when somebody else still has it after `wait_s` seconds."""
     deadline = time.monotonic() + wait_s
-    queue = _QUEUES[str(file)]
+    queue = _QUEUES[os.path.realpath(file)]
     waited = False
     if not queue.acquire(blocking=False):
         on_wait()

@@ -8,7 +8,7 @@
     ├── SourceError                     4   bring the source back, run again
     │   └── GuardRefusedError           4   state and source disagree: decide, run again
     ├── SinkError                       5   bring the tables back, run again
-    │   ├── CommitConflictError         5   retried by itself; another writer is active
+    │   ├── CommitConflictError         5   another writer is active; a lost commit is retried by itself
     │   └── CommitOutcomeUnknownError   5   look at the table before retrying
     ├── FinishedWithFailuresError       6   read the report: some parts failed
     └── AccountingError                 1   a bug: records do not add up, nothing was published
@@ -113,7 +113,7 @@ class SinkError(LazarettoError):
 
 
 class CommitConflictError(SinkError):
-    """A concurrent writer won the commit, and retries were used up."""
+    """A concurrent writer won the commit and retries were used up, or another job holds the dataset's lease."""
 
 
 class CommitOutcomeUnknownError(SinkError):

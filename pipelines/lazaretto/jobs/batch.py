@@ -56,24 +56,25 @@ def run_manifest(
         )  # fmt: skip
     for path in manifest.repeated:
         run.log.warning("file_listed_twice", dataset=dataset.name, batch_id=manifest.manifest_id, file=path)
+    batch = run.batch(dataset.name, manifest.manifest_id, BatchKind.MANIFEST)
+    # Before the lease: a manifest that is committed needs nobody to wait.
+    done = committed_result(spark, dataset.tables, dataset.name, batch.batch_id)
+    if done is not None:
+        log_result(run, dataset.name, done)
+        return done
     with dataset.lease(spark, run, "batch"):
-        return _load(spark, dataset, manifest, run, acceptance, on_step)
+        return _load(spark, dataset, manifest, batch, run, acceptance, on_step)
 
 
 def _load(
     spark: SparkSession,
     dataset: Dataset,
     manifest: Manifest,
+    batch: Batch,
     run: Run,
     acceptance: Acceptance | None,
     on_step: OnStep,
 ) -> BatchResult:
-    batch = run.batch(dataset.name, manifest.manifest_id, BatchKind.MANIFEST)
-    done = committed_result(spark, dataset.tables, dataset.name, batch.batch_id)
-    if done is not None:
-        log_result(run, dataset.name, done)
-        return done
-
     dataset.verify(spark)
     inbox = _inbox(dataset, batch)
     verified = verify(manifest, inbox, encoding=dataset.settings.encoding)
