@@ -28,7 +28,7 @@ from lazaretto.jobs.dataset import open_dataset
 from lazaretto.jobs.run import Run
 from lazaretto.jobs.session import local_session, stop_session
 from lazaretto.jobs.stream import run_stream
-from lazaretto.observe import get_logger, optimize
+from lazaretto.observe import get_logger
 
 INSIDE_MERGE = "bronze inside"
 """While the MERGE runs: its first file is there, its commit is not (or just came)."""
@@ -130,11 +130,7 @@ def work(spark: SparkSession, plan: Mapping[str, Any]) -> None:
     bronze = Path(str(dataset.tables.bronze("orders").path))
     killer = Killer(plan, bronze, dataset.tables.checkpoint_dir("orders"))
     run = Run(get_logger(), operator="tester")
-    if plan.get("optimize"):
-        if killer.point:
-            killer.on_rows()
-        optimize(spark, dataset.tables, "orders")
-    elif plan.get("manifests") is None:
+    if plan.get("manifests") is None:
         run_stream(
             spark, dataset, run, trigger={"availableNow": True}, on_step=killer.on_step,
             on_batch=lambda result: killer.on_batch(result.batch_id),
