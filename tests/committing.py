@@ -42,6 +42,13 @@ CONTRACT = Contract(
         Field("city", "city", Kind.STRING, personal=True),
     ),
 )
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Session settings for small data: compiling a plan costs far more than interpreting it."""
+
 NOON = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 
 
@@ -178,18 +185,13 @@ class Lake:
 
 @contextmanager
 def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Small data: compiling a plan costs far more than interpreting it."""
-    names = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-    }
-    for name, value in names.items():
+    """`INTERPRETED` for a while."""
+    for name, value in INTERPRETED.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name in names:
+        for name in INTERPRETED:
             spark.conf.unset(name)
 
 

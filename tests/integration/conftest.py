@@ -62,7 +62,7 @@ def broker() -> Iterator[LocalBroker]:
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_topic(broker: LocalBroker) -> Callable[..., Topic]:
     """Makes fresh topics: `make_topic(partitions=1, config=None)`."""
 

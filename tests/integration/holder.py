@@ -1,13 +1,12 @@
-"""A second process for test_lease.py: `holder.py hold LOCK_FILE` or `holder.py append TABLE ROWS NAME [unlocked]`."""
+"""A second process for test_lease.py: `holder.py hold LOCK_FILE` or `holder.py append TABLE ROWS NAME`."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from pathlib import Path
 
-from lazaretto.commit import TableRef, job_lease, tables
+from lazaretto.commit import TableRef, job_lease
 from lazaretto.jobs.session import local_session, stop_session
 
 
@@ -19,8 +18,6 @@ def main() -> None:
             sys.stdout.write(f"{spark.sparkContext._gateway.proc.pid}\n")
             sys.stdout.flush()
             time.sleep(600)
-    if rest[2:] == ["unlocked"]:
-        tables.table_lock = lambda spark, path: contextlib.nullcontext()  # type: ignore[attr-defined, assignment]
     table = TableRef("t", path=path)
     sys.stdout.write("ready\n")
     sys.stdout.flush()

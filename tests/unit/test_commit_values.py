@@ -14,7 +14,7 @@ from lazaretto.commit.durable import read_json, write_json
 from lazaretto.commit.gate import Passage, Refusal, load, refusals, save
 from lazaretto.commit.ledger_table import Counts
 from lazaretto.commit.screened import columns_of, screened_ddl
-from lazaretto.commit.spark_edge import causes, edge, is_conflict, is_source_fault, named
+from lazaretto.commit.spark_edge import causes, edge, is_conflict, is_source_fault, named, session_is_gone
 from lazaretto.commit.stage import Manifest
 from lazaretto.commit.tables import folder_name
 from lazaretto.config import CatalogWarehouse, OnFailure, PathWarehouse
@@ -215,3 +215,10 @@ def test_a_full_disk_is_the_sinks_fault(tmp_path):
         edge("the stage could not be written", "here"),
     ):
         Path(tmp_path, "nowhere", "file").write_text("")
+
+
+def test_a_reader_of_our_output_that_has_left_is_not_taken_for_java() -> None:
+    gone = BrokenPipeError(32, "Broken pipe")
+    assert not session_is_gone(gone)
+    with pytest.raises(SinkError, match=r"^here: it failed \(Broken pipe\)"), edge("it failed", "here"):
+        raise gone

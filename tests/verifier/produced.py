@@ -12,7 +12,7 @@ Coordinate = tuple[str, str, str | None, int]
 """System, stream, partition, position."""
 
 
-class Unreadable(Exception):  # noqa: N818
+class UnreadableError(Exception):
     """What was to be compared cannot be read."""
 
 
@@ -49,7 +49,7 @@ def from_kafka(servers: str, topic: str) -> Iterator[tuple[Coordinate, bytes | N
     try:
         partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
         if not partitions:
-            raise Unreadable("there is no such topic")
+            raise UnreadableError("there is no such topic")
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         at_end: set[int] = set()
         while len(at_end) < len(partitions):
@@ -60,7 +60,7 @@ def from_kafka(servers: str, topic: str) -> Iterator[tuple[Coordinate, bytes | N
                 elif error.name() == "_PARTITION_EOF":
                     at_end.add(message.partition())
                 else:
-                    raise Unreadable(f"the topic cannot be read: {error.name()}")
+                    raise UnreadableError(f"the topic cannot be read: {error.name()}")
     finally:
         consumer.close()
 
@@ -69,7 +69,7 @@ def from_manifest(manifest: Path) -> Iterator[tuple[Coordinate, bytes | None]]:
     """Every line of the files of a manifest, which lie beside it: plain UTF-8 JSON lines without a byte order mark."""
     document = json.loads(manifest.read_text(encoding="utf-8"))
     if document.get("format", "jsonl") != "jsonl":
-        raise Unreadable("only manifests of JSON lines files can be verified")
+        raise UnreadableError("only manifests of JSON lines files can be verified")
     for file in document["files"]:
         content = (manifest.parent / file["path"]).read_bytes()
         lines = content.split(b"\n")

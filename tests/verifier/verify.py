@@ -24,9 +24,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 try:
-    from .produced import Coordinate, Sent, Unreadable, from_kafka, from_manifest, sent_of
+    from .produced import Coordinate, Sent, UnreadableError, from_kafka, from_manifest, sent_of
 except ImportError:  # run as a script
-    from produced import Coordinate, Sent, Unreadable, from_kafka, from_manifest, sent_of
+    from produced import Coordinate, Sent, UnreadableError, from_kafka, from_manifest, sent_of
 
 SHOWN = 20
 PARTS = ("inserted", "updated", "duplicate", "quarantined", "filtered")
@@ -251,8 +251,8 @@ def main(arguments: list[str]) -> int:
         parser.error("give --kafka and --topic, or --manifest")
     try:
         document = verify(options)
-    except (Unreadable, OSError, ValueError, KeyError, TypeError, DeltaError) as exc:
-        told = str(exc) if isinstance(exc, Unreadable) else type(exc).__name__
+    except (UnreadableError, OSError, ValueError, KeyError, TypeError, DeltaError) as exc:
+        told = str(exc) if isinstance(exc, UnreadableError) else type(exc).__name__
         sys.stdout.write(json.dumps({"ok": False, "unreadable": told}) + "\n")
         return 2
     sys.stdout.write(json.dumps(document) + "\n")

@@ -78,8 +78,11 @@ def named(exc: BaseException) -> str:
 
 def session_is_gone(exc: BaseException) -> bool:
     """Whether the Java process of Spark does not answer any more: killed, or out of memory."""
+    # A broken pipe is not among them: py4j never raises it, and a reader of our output that has left does.
+    if isinstance(exc, (Py4JNetworkError, ConnectionRefusedError, ConnectionResetError)):
+        return True
     # py4j's bare error without a trace is an answer that never came; with one it is a mistake in the call.
-    return isinstance(exc, (Py4JNetworkError, ConnectionError)) or (type(exc) is Py4JError and "Trace:" not in str(exc))
+    return type(exc) is Py4JError and "Trace:" not in str(exc)
 
 
 def session_gone(where: str | None) -> SinkError:
@@ -105,9 +108,14 @@ def edge(doing: str, where: str, *, reads_source: bool = False) -> Iterator[None
     """
     try:
         yield
-    except (PySparkException, Py4JError, ConnectionError) as exc:
+    except (PySparkException, Py4JError, OSError) as exc:
         if session_is_gone(exc):
             raise session_gone(where) from exc
+        if isinstance(exc, OSError):
+            raise SinkError(
+                f"{doing} ({exc.strerror or type(exc).__name__})", where=where,
+                remedy="look at the storage, then run again",
+            ) from exc  # fmt: skip
         if reads_source and is_source_fault(exc):
             raise SourceError(
                 f"the source could not be read ({named(exc)})", where=where, remedy="bring it back and run again"
@@ -118,10 +126,6 @@ def edge(doing: str, where: str, *, reads_source: bool = False) -> Iterator[None
             ) from exc
         raise SinkError(
             f"{doing} ({named(exc)})", where=where, remedy="look at the storage and the Spark log, then run again"
-        ) from exc
-    except OSError as exc:
-        raise SinkError(
-            f"{doing} ({exc.strerror or type(exc).__name__})", where=where, remedy="look at the storage, then run again"
         ) from exc
 
 

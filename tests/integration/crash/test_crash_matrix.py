@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazaretto.errors import LazarettoError
-from lazaretto.jobs.broker import LocalBroker
 
-from ...committing import interpreted
-from ..conftest import Topic
+from ...committing import INTERPRETED, interpreted
 from ..lake import Lake, deliver, make_lake, order
 from . import worker
 
@@ -68,7 +65,7 @@ class Job:
         last = len(self.manifests) if batch is None else batch + 1
         first = 0 if batch is None else max(batch - 1, 0)
         plan = {
-            "conf": str(self.lake.conf), "point": point, "batch": batch, "kill": kill,
+            "conf": str(self.lake.conf), "settings": INTERPRETED, "point": point, "batch": batch, "kill": kill,
             "report": str(self.folder / "struck.jsonl"),
             "manifests": [str(m) for m in self.manifests[first:last]] or None,
         }  # fmt: skip
@@ -136,7 +133,7 @@ MakeJob = Callable[[str, int, "SparkSession | None"], Job]
 
 
 @pytest.fixture(scope="module")
-def make_job(broker: LocalBroker, repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeJob:
+def make_job(make_topic: Callable[..., Any], repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeJob:
     """`make_job(source, batches, spark)`: a lake, and as many batches waiting for it."""
 
     def make(source: str, batches: int, spark: SparkSession | None) -> Job:
@@ -148,8 +145,7 @@ def make_job(broker: LocalBroker, repo_root: Path, tmp_path_factory: pytest.Temp
                 for n in range(batches)
             ]
             return Job(lake, folder, [x for m in sent for x in ("--manifest", str(m))], sent, spark)
-        topic = Topic(f"crash-{secrets.token_hex(6)}", broker.bootstrap_servers)
-        broker.create_topic(topic.name, 2, None)
+        topic = make_topic(partitions=2)
         settings = {
             "kind": "kafka", "bootstrap_servers": topic.bootstrap_servers, "topic": topic.name,
             "starting_offsets": "earliest", "max_offsets_per_trigger": PER_BATCH,

@@ -1,8 +1,9 @@
 """A job in a process of its own, killed where the test says. Run as a script: `worker.py PLAN.json`.
 
-The plan: `{"conf", "manifests": [files] or null for the stream, "point", "batch", "kill", "report"}`. At the point, in
-the batch whose id ends with `batch`, the processes named by `kill` (`python`, `jvm`, `both`) get SIGKILL; for `raise`
-there is an exception instead. Without a point the job runs to its end. Exit codes are those of the command line.
+The plan: `{"conf", "settings": of the session, "manifests": [files] or null for the stream, "point", "batch", "kill",
+"report"}`. At the point, in the batch whose id ends with `batch`, the processes named by `kill` (`python`, `jvm`,
+`both`) get SIGKILL; for `raise` there is an exception instead. Without a point the job runs to its end. Exit codes are
+those of the command line.
 """
 
 from __future__ import annotations
@@ -38,13 +39,6 @@ DONE = "batch done"
 
 NOTED = "batch noted"
 """Spark has written `commits/N`."""
-
-SMALL_DATA = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
-
 
 SHORT_LIFE = {
     # The better compiler pays off after minutes; these processes live for seconds.
@@ -144,9 +138,7 @@ def work(spark: SparkSession, plan: Mapping[str, Any]) -> None:
 
 def main() -> int:
     plan = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    started = time.time()
-    spark = local_session("crash", cores="local[2]", memory="1g", extra={**SMALL_DATA, **SHORT_LIFE})
-    ready = time.time()
+    spark = local_session("crash", cores="local[2]", memory="1g", extra={**plan["settings"], **SHORT_LIFE})
     try:
         work(spark, plan)
     except LazarettoError as error:
@@ -154,7 +146,6 @@ def main() -> int:
         return error.exit_code
     finally:
         stop_session(spark)
-    sys.stdout.write(json.dumps({"session_s": round(ready - started, 2), "work_s": round(time.time() - ready, 2)}))
     return 0
 
 
