@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from lazaretto.commit import BatchResult
 from lazaretto.config import load_settings
@@ -30,10 +31,11 @@ class Lake:
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """All rows of a table, read by the `deltalake` package; none where there is no table."""
-        path = self.root / table
-        if not path.exists():
+        try:
+            found = DeltaTable(str(self.root / table))
+        except TableNotFoundError:  # nor while another process is making it
             return []
-        rows: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+        rows: list[dict[str, Any]] = found.to_pyarrow_table().to_pylist()
         return rows
 
     @property

@@ -101,13 +101,14 @@ def streaming(folder: Path, repo_root: Path) -> Iterator[tuple[subprocess.Popen[
     )  # fmt: skip
     try:
         deadline = time.monotonic() + 200
-        while not lake.root.exists() or len(lake.ledger) < 2:
+        while len(lake.ledger) < 2:
             assert process.poll() is None, process.communicate()[1]
             assert time.monotonic() < deadline
             time.sleep(0.5)
         yield process, lake
     finally:
         process.kill()
+        process.communicate()
 
 
 def test_sigterm_finishes_the_running_batch_and_exits_0(tmp_path: Path, repo_root: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -110,6 +111,9 @@ class Job:
         return found
 
 
+# All chains share the machine.
+pytestmark = pytest.mark.timeout(1500)
+
 Results = dict[tuple[str, str, str], list[tuple[str, str]]]
 """(source, chain, how) -> what was killed where, of the chains that ended clean."""
 
@@ -135,9 +139,11 @@ MakeJob = Callable[[str, int, "SparkSession | None"], Job]
 @pytest.fixture(scope="module")
 def make_job(make_topic: Callable[..., Any], repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeJob:
     """`make_job(source, batches, spark)`: a lake, and as many batches waiting for it."""
+    # pytest's own is not for several threads
+    root = tmp_path_factory.mktemp("crash")
 
     def make(source: str, batches: int, spark: SparkSession | None) -> Job:
-        folder = tmp_path_factory.mktemp(f"crash-{source}")
+        folder = Path(tempfile.mkdtemp(prefix=f"{source}-", dir=root))
         if source == "manifest":
             lake = make_lake(folder, repo_root, "null")
             sent = [
@@ -214,11 +220,12 @@ COLUMNS = [(source, chain) for source in ("kafka", "manifest") for chain in CHAI
 
 @pytest.fixture(scope="module")
 def killing(make_job: MakeJob) -> Iterator[dict[tuple[str, str], Future[list[tuple[str, str]]]]]:
-    """The chains of SIGKILLs, two at a time: their processes mostly wait for something."""
-    with ThreadPoolExecutor(2) as pool:
+    """The chains of SIGKILLs, side by side and beside the others: their processes leave half of two cores idle."""
+    with ThreadPoolExecutor(len(COLUMNS)) as pool:
         yield {(s, c): pool.submit(CHAINS[c], make_job, s, KILLS, None) for s, c in COLUMNS}
 
 
+@pytest.mark.usefixtures("killing")
 @pytest.mark.parametrize(("source", "chain"), COLUMNS)
 def test_raised_at_every_point(
     source: str, chain: str, make_job: MakeJob, spark: SparkSession, results: Results
@@ -227,7 +234,6 @@ def test_raised_at_every_point(
         results[(source, chain, "raise")] = CHAINS[chain](make_job, source, ("raise",), spark)
 
 
-@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(("source", "chain"), COLUMNS)
 def test_killed_at_every_point(source: str, chain: str, killing: Any, results: Results) -> None:
     results[(source, chain, "kill")] = killing[(source, chain)].result()
