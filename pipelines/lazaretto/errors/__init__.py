@@ -11,6 +11,7 @@
     │   ├── CommitConflictError         5   another writer is active; a lost commit is retried by itself
     │   └── CommitOutcomeUnknownError   5   look at the table before retrying
     ├── FinishedWithFailuresError       6   read the report: some parts failed
+    ├── ProcessingError                 1   rows cannot be evaluated, and it is not a few of them: report it
     └── AccountingError                 1   a bug: records do not add up, nothing was published
 
 Messages never hold anything from a record: coordinates, codes, field names of the contract and counts only.
@@ -35,6 +36,7 @@ __all__ = [
     "FinishedWithFailuresError",
     "GuardRefusedError",
     "LazarettoError",
+    "ProcessingError",
     "RecordCode",
     "RuleError",
     "SinkError",
@@ -124,6 +126,23 @@ class FinishedWithFailuresError(LazarettoError):
     """The run came to its end, and some of its parts failed."""
 
     exit_code = 6
+
+
+class ProcessingError(LazarettoError):
+    """The rows of a batch could not be evaluated, and neither source nor sink is at fault.
+
+    `reason` is the error condition or the class of what Spark raised.
+    """
+
+    exit_code = 1
+    default_class = BatchClass.TRANSIENT
+
+    def __init__(self, what: str, reason: str, *, where: str | None = None) -> None:
+        self.reason = reason
+        super().__init__(
+            f"{what} ({reason})", where=where,
+            remedy="run again; if it stays, look at the Spark log and the newest change of contract or rules",
+        )  # fmt: skip
 
 
 class AccountingError(LazarettoError):

@@ -6,7 +6,6 @@ the checkpoint keeps, and the micro-batch's number: the same after a restart, an
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,10 +21,15 @@ from lazaretto.commit import Acceptance, BatchKind, BatchResult, OnStep, ignore
 from lazaretto.commit.spark_edge import session_gone, session_is_gone
 from lazaretto.config import FilesSource, KafkaSource
 from lazaretto.errors import ConfigurationError, LazarettoError, SinkError, SourceError
+from lazaretto.jobs.checkpoint import RESTART, read_checkpoint
 from lazaretto.jobs.dataset import Dataset
+from lazaretto.jobs.guard import check_start
+from lazaretto.jobs.restart import Restart, begin_anew
 from lazaretto.jobs.run import Run
+from lazaretto.jobs.standing import declared_offsets
 from lazaretto.jobs.stopping import StopRequestedError, StopSwitch
 from lazaretto.sources import (
+    TopicState,
     as_source_error,
     check_kafka,
     check_landing,
@@ -72,6 +76,7 @@ def run_stream(
     *,
     trigger: Mapping[str, Any],
     acceptance: Acceptance | None = None,
+    restart: Restart | None = None,
     stop: StopSwitch | None = None,
     on_batch: OnBatch = lambda result: None,
     on_step: OnStep = ignore,
@@ -81,20 +86,27 @@ def run_stream(
     Args:
         trigger: as `DataStreamWriter.trigger` takes it, such as `{"availableNow": True}`.
         acceptance: lets the batch it names through the gate once.
+        restart: begin a new checkpoint where the ledger ends, instead of going on from the one that is there.
         stop: asked to stop by signals unless one is given.
 
     Raises:
+        GuardRefusedError: checkpoint, ledger, tables and source disagree; nothing was read.
         LazarettoError: what ended the query, typed: the batch's own error, or the source's.
     """
-    source = _checked_source(dataset, run)
+    source, topic = _checked_source(dataset, run)
     dataset.verify(spark)
     switch = stop or StopSwitch()
     checkpoint = dataset.tables.checkpoint_dir(dataset.name)
-    worker = _Worker(dataset, source, run, checkpoint, acceptance, switch, on_batch, on_step)
+    worker = _Worker(dataset, source, topic, run, checkpoint, acceptance, switch, on_batch, on_step)
     with dataset.lease(spark, run, "stream"), switch.on_signals():
+        starting = None
+        if restart is not None:
+            starting = begin_anew(spark, dataset, source, topic, run, restart)
+        else:
+            check_start(spark, dataset.tables, dataset.name, source, topic)
         try:
             query = (
-                _read(spark, source)
+                _read(spark, source, starting)
                 .writeStream.foreachBatch(worker)
                 .option("checkpointLocation", str(checkpoint))
                 .queryName(f"lazaretto-{dataset.name}")
@@ -109,29 +121,30 @@ def run_stream(
     return worker.report
 
 
-def _checked_source(dataset: Dataset, run: Run) -> KafkaSource | FilesSource:
+def _checked_source(dataset: Dataset, run: Run) -> tuple[KafkaSource | FilesSource, TopicState | None]:
     source = dataset.settings.source
     if source is None:
         raise ConfigurationError(
             f"dataset {dataset.name} has no source", remedy="add `source:` to it, or load it by `lazaretto batch`"
         )
     if isinstance(source, KafkaSource):
-        check_kafka(source)
-    else:
-        if not keeps_ascii(dataset.settings.encoding):
-            raise ConfigurationError(
-                f"files in {dataset.settings.encoding} cannot be split into lines", where=f"dataset {dataset.name}",
-                remedy="deliver them in an encoding that keeps ASCII, such as utf-8",
-            )  # fmt: skip
-        check_landing(source)
-        left = ignored_files(source)
-        if left:
-            run.log.warning("files_ignored", dataset=dataset.name, files=len(left), first=left[0])
-    return source
+        return source, check_kafka(source)
+    if not keeps_ascii(dataset.settings.encoding):
+        raise ConfigurationError(
+            f"files in {dataset.settings.encoding} cannot be split into lines", where=f"dataset {dataset.name}",
+            remedy="deliver them in an encoding that keeps ASCII, such as utf-8",
+        )  # fmt: skip
+    check_landing(source)
+    left = ignored_files(source)
+    if left:
+        run.log.warning("files_ignored", dataset=dataset.name, files=len(left), first=left[0])
+    return source, None
 
 
-def _read(spark: SparkSession, source: KafkaSource | FilesSource) -> DataFrame:
-    return read_kafka_stream(spark, source) if isinstance(source, KafkaSource) else landing_stream(spark, source)
+def _read(spark: SparkSession, source: KafkaSource | FilesSource, starting: Mapping[int, int] | None) -> DataFrame:
+    if isinstance(source, KafkaSource):
+        return read_kafka_stream(spark, source, starting)
+    return landing_stream(spark, source)
 
 
 class _Worker:
@@ -141,6 +154,7 @@ class _Worker:
         self,
         dataset: Dataset,
         source: KafkaSource | FilesSource,
+        topic: TopicState | None,
         run: Run,
         checkpoint: Path,
         acceptance: Acceptance | None,
@@ -153,6 +167,7 @@ class _Worker:
         self.last_epoch: int | None = None
         self._dataset = dataset
         self._source = source
+        self._topic = topic
         self._run = run
         self._checkpoint = checkpoint
         self._acceptance = acceptance
@@ -171,9 +186,19 @@ class _Worker:
             raise
 
     def _ingest(self, df: DataFrame, epoch: int) -> None:
-        batch_id = f"{_query_id(self._checkpoint)}-{epoch}"
-        batch = self._run.batch(self._dataset.name, batch_id, BatchKind.STREAM)
-        source = self._source
+        checkpoint = read_checkpoint(self._checkpoint, self._dataset.name)
+        if checkpoint is None:
+            raise SinkError(
+                "the checkpoint is gone while the stream runs", where=str(self._checkpoint),
+                remedy=RESTART.format(dataset=self._dataset.name),
+            )  # fmt: skip
+        batch = self._run.batch(self._dataset.name, checkpoint.batch_id(epoch), BatchKind.STREAM)
+        source, declared = self._source, None
+        if isinstance(source, KafkaSource):
+            declared = declared_offsets(
+                source.topic, self._topic.topic_id if self._topic else None, checkpoint.start(epoch),
+                checkpoint.end(epoch),
+            )  # fmt: skip
 
         def envelope() -> DataFrame:
             if isinstance(source, KafkaSource):
@@ -181,8 +206,9 @@ class _Worker:
             return landing_envelope(df.sparkSession, source, df)
 
         result = self._dataset.ingest(
-            df.sparkSession, batch, envelope, self._run, acceptance=self._acceptance, on_step=self._on_step
-        )
+            df.sparkSession, batch, envelope, self._run, source_range=declared, acceptance=self._acceptance,
+            on_step=self._on_step,
+        )  # fmt: skip
         self.last_epoch = epoch
         self.report.add(result)
         log_result(self._run, self._dataset.name, result)
@@ -190,7 +216,9 @@ class _Worker:
 
 
 def log_result(run: Run, dataset: str, result: BatchResult) -> None:
-    """One event per batch, with the ledger's counts."""
+    """One event per batch, with the ledger's counts; and an alarm for records that made it fail."""
+    if result.isolated:
+        run.log.error("records_isolated", dataset=dataset, batch_id=result.batch_id, records_isolated=result.isolated)
     run.log.info(
         f"batch_{result.status}",
         dataset=dataset,
@@ -198,17 +226,6 @@ def log_result(run: Run, dataset: str, result: BatchResult) -> None:
         completeness=result.completeness,
         **{name: getattr(result, name) for name in COUNTS},
     )
-
-
-def _query_id(checkpoint: Path) -> str:
-    """The id that Spark gave this checkpoint's query when it was made."""
-    try:
-        return str(json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"])
-    except (OSError, ValueError, KeyError) as exc:
-        raise SinkError(
-            f"the checkpoint's metadata cannot be read ({type(exc).__name__})", where=str(checkpoint),
-            remedy="restore the checkpoint folder, or move it away to begin a new one",
-        ) from exc  # fmt: skip
 
 
 def _await(query: StreamingQuery, switch: StopSwitch, checkpoint: Path, worker: _Worker) -> None:

@@ -6,7 +6,7 @@ from lazaretto.sources.envelope import COORDINATE, ENVELOPE, ENVELOPE_DDL, envel
 from lazaretto.sources.failures import as_source_error
 from lazaretto.sources.inflate import InflateCap
 from lazaretto.sources.kafka import kafka_envelope, read_kafka_range, read_kafka_stream
-from lazaretto.sources.kafka_check import check_kafka
+from lazaretto.sources.kafka_check import TopicState, check_kafka
 from lazaretto.sources.landing import check_landing, ignored_files, landing_envelope, landing_stream
 from lazaretto.sources.manifest import Manifest, ManifestFile, read_manifest
 from lazaretto.sources.refused import refuse_files
@@ -20,6 +20,7 @@ __all__ = [
     "InflateCap",
     "Manifest",
     "ManifestFile",
+    "TopicState",
     "Verified",
     "VerifiedFile",
     "as_source_error",

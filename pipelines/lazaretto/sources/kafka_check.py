@@ -1,16 +1,21 @@
-"""Is the broker there, and does it have the topic: asked before Spark is, because Spark's answer takes minutes."""
+"""Is the broker there, and what does it have of the topic: asked before Spark is, whose answer takes minutes."""
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import OffsetSpec as _OffsetSpec  # type: ignore[attr-defined]  # exported, not declared
 
 from lazaretto.config import KafkaSource
 from lazaretto.errors import SourceError
 from lazaretto.sources.kafka import client_options
+
+_EARLIEST, _LATEST = _OffsetSpec.earliest(), _OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 # Of the security settings of Kafka's Java client, these mean the same to librdkafka.
 _SHARED = frozenset(
@@ -27,10 +32,23 @@ _LOGIN = re.compile(
 )
 
 
-def check_kafka(source: KafkaSource, timeout_s: float = 10.0) -> int:
-    """The topic's number of partitions; does not create the topic.
+@dataclass(frozen=True)
+class TopicState:
+    """What a broker has of a topic.
 
-    Returns 0 without asking where the connection needs what only a Java client can read (key stores, other logins).
+    Attributes:
+        topic_id: names this topic for ever; one that is made anew under the same name has another.
+        retained: partition -> (offset of the oldest record that is there, offset of the next record to come).
+    """
+
+    topic_id: str
+    retained: Mapping[int, tuple[int, int]]
+
+
+def check_kafka(source: KafkaSource, timeout_s: float = 10.0) -> TopicState | None:
+    """What the broker has of the topic; does not create it.
+
+    Returns None without asking where the connection needs what only a Java client can read (key stores, other logins).
 
     Raises:
         SourceError: nobody answers within `timeout_s`, the broker refuses us, or it has no such topic.
@@ -38,14 +56,24 @@ def check_kafka(source: KafkaSource, timeout_s: float = 10.0) -> int:
     """
     config = _librdkafka(source)
     if config is None:
-        return 0
+        return None
     where = f"topic {source.topic} at {source.bootstrap_servers}"
     try:
         admin = AdminClient(config, logger=_SILENT)
         asked = admin.describe_topics(TopicCollection([source.topic]), request_timeout=timeout_s)
-        return len(asked[source.topic].result(timeout=timeout_s + 1).partitions)
+        found = asked[source.topic].result(timeout=timeout_s + 1)
+        numbers = [p.id for p in found.partitions]
+        low, high = (_offsets(admin, source.topic, numbers, spec, timeout_s) for spec in (_EARLIEST, _LATEST))
+        return TopicState(str(found.topic_id), {n: (low[n], high[n]) for n in numbers})
     except (KafkaException, TimeoutError, ValueError) as exc:
         raise _refusal(exc, where) from exc
+
+
+def _offsets(
+    admin: AdminClient, topic: str, partitions: list[int], spec: _OffsetSpec, timeout_s: float
+) -> dict[int, int]:
+    asked = admin.list_offsets({TopicPartition(topic, n): spec for n in partitions}, request_timeout=timeout_s)
+    return {where.partition: int(future.result(timeout=timeout_s + 1).offset) for where, future in asked.items()}
 
 
 def _refusal(exc: Exception, where: str) -> SourceError:

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from lazaretto.commit import bronze
 from lazaretto.contracts import Contract, Field, Kind
-from lazaretto.errors import AccountingError, CommitConflictError, ConfigurationError, SinkError, SourceError
+from lazaretto.errors import AccountingError, CommitConflictError, ConfigurationError, SourceError
 
 
 def test_the_source_fails(lake, rec, tmp_path, spark):
@@ -23,17 +23,6 @@ def test_the_source_fails(lake, rec, tmp_path, spark):
     assert caught.value.exit_code == 4
     assert "parquet" not in str(caught.value)
     assert lake.ledger("status", "error_class", "records_read") == [("failed", "upstream_unavailable", None)]
-
-
-def test_screening_fails_on_a_value(lake, rec):
-    def explode(frame):
-        return frame.withColumn("payload_bytes", F.expr("cast(concat('secret-', event_id) as bigint)"))
-
-    with pytest.raises(SinkError) as caught:
-        lake.run([rec("a", 1)], screen=explode)
-    assert "CAST_INVALID_INPUT" in str(caught.value)
-    assert "secret" not in str(caught.value)
-    assert "secret" not in str(lake.ledger("next_action"))
 
 
 @pytest.mark.parametrize(
