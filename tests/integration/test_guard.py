@@ -16,8 +16,9 @@ import pytest
 from lazaretto.cli.main import run as command
 from lazaretto.errors import ConfigurationError, GuardRefusedError
 from lazaretto.jobs.batch import run_manifest
+from lazaretto.jobs.micro_batches import StreamReport
 from lazaretto.jobs.restart import Restart
-from lazaretto.jobs.stream import StreamReport, run_stream
+from lazaretto.jobs.stream import run_stream
 
 from ..committing import interpreted
 from ..verifier.verify import verify

@@ -14,8 +14,9 @@ import pytest
 import lazaretto
 from lazaretto.errors import BatchRejectedError, ConfigurationError, GuardRefusedError, RuleError, SourceError
 from lazaretto.jobs.batch import run_manifest
+from lazaretto.jobs.micro_batches import StreamReport
 from lazaretto.jobs.restart import Restart
-from lazaretto.jobs.stream import StreamReport, run_stream
+from lazaretto.jobs.stream import run_stream
 
 from .lake import Lake, accounted, deliver, make_lake, new_run, order
 

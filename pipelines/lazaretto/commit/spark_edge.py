@@ -24,9 +24,11 @@ _SOURCE_CLASSES = ("org.apache.kafka.", "org.apache.spark.sql.kafka010.")
 CONFLICT_ATTEMPTS = 5
 """How often a step is tried against concurrent Delta writers, with growing, jittered pauses (0.1 to 5 s)."""
 
+_STORAGE_CLASSES = ("java.io.", "java.nio.", "java.net.", "org.apache.hadoop.")
 _OUTAGE_CLASSES = (
-    "java.io.", "java.nio.", "java.net.", "java.lang.OutOfMemoryError", "java.lang.InterruptedException",
-    "java.util.concurrent.", "org.apache.hadoop.", "org.apache.spark.memory.",
+    *_STORAGE_CLASSES, "java.lang.OutOfMemoryError", "java.lang.InterruptedException", "java.util.concurrent.",
+    "org.apache.spark.memory.", "java.lang.NoClassDefFoundError", "java.lang.UnsatisfiedLinkError",
+    "java.lang.ExceptionInInitializerError",
 )  # fmt: skip
 _OUTAGE_CONDITIONS = ("SPARK_JOB_CANCELLED", "UNABLE_TO_ACQUIRE_MEMORY")
 _DEEPEST_CAUSE = 20
@@ -76,6 +78,11 @@ def is_source_fault(exc: BaseException) -> bool:
         (c.condition or "").startswith(_SOURCE_CONDITIONS) or c.class_name.startswith(_SOURCE_CLASSES)
         for c in causes(exc)
     )
+
+
+def is_storage_fault(exc: BaseException) -> bool:
+    """Whether files or the network failed below Spark: what may pass by itself."""
+    return any(c.class_name.startswith(_STORAGE_CLASSES) for c in causes(exc))
 
 
 def is_of_rows(exc: BaseException) -> bool:
@@ -133,12 +140,13 @@ def edge(doing: str, where: str, *, reads_source: bool = False, evaluates: bool 
         if isinstance(exc, OSError):
             raise SinkError(
                 f"{doing} ({exc.strerror or type(exc).__name__})", where=where,
-                remedy="look at the storage, then run again",
+                remedy="look at the storage, then run again", passing=True,
             ) from exc  # fmt: skip
         if reads_source and is_source_fault(exc):
             raise SourceError(
-                f"the source could not be read ({named(exc)})", where=where, remedy="bring it back and run again"
-            ) from exc
+                f"the source could not be read ({named(exc)})", where=where, remedy="bring it back and run again",
+                passing=any(c.class_name.startswith(_SOURCE_CLASSES) for c in causes(exc)),
+            ) from exc  # fmt: skip
         if is_conflict(exc):
             raise CommitConflictError(
                 f"{doing}: a concurrent writer won ({named(exc)})", where=where, remedy="run again"
@@ -146,8 +154,9 @@ def edge(doing: str, where: str, *, reads_source: bool = False, evaluates: bool 
         if evaluates and is_of_rows(exc):
             raise ProcessingError(doing, named(exc), where=where) from exc
         raise SinkError(
-            f"{doing} ({named(exc)})", where=where, remedy="look at the storage and the Spark log, then run again"
-        ) from exc
+            f"{doing} ({named(exc)})", where=where, remedy="look at the storage and the Spark log, then run again",
+            passing=is_storage_fault(exc),
+        ) from exc  # fmt: skip
 
 
 @contextmanager

@@ -52,14 +52,22 @@ class LazarettoError(Exception):
         where: the file (with line), dataset, batch or coordinate it happened at.
         remedy: what to do next.
         error_class: the batch-level class for ledger and audit; None where no batch is concerned.
+        passing: it may pass by itself, as an outage does: worth waiting for.
     """
 
     exit_code = 1
     default_class: BatchClass | None = None
 
     def __init__(
-        self, what: str, *, where: str | None = None, remedy: str | None = None, error_class: BatchClass | None = None
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        remedy: str | None = None,
+        error_class: BatchClass | None = None,
+        passing: bool = False,
     ) -> None:
+        self.passing = passing
         self.what = what
         self.where = where
         self.remedy = remedy

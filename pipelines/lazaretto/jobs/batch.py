@@ -27,9 +27,10 @@ from lazaretto.commit import (
 from lazaretto.errors import BatchRejectedError, ConfigurationError
 from lazaretto.jobs.dataset import Dataset
 from lazaretto.jobs.guard import check_tables
+from lazaretto.jobs.micro_batches import log_result
+from lazaretto.jobs.outage import through_outages
 from lazaretto.jobs.restart import accept_loss
 from lazaretto.jobs.run import Run
-from lazaretto.jobs.stream import log_result
 from lazaretto.sources import Manifest, Verified, manifest_envelope, read_manifest, refuse_files, verify
 
 
@@ -75,7 +76,10 @@ def run_manifest(
             accept_loss(spark, dataset, run, accept_gap)
         else:
             check_tables(spark, dataset.tables, dataset.name)
-        return _load(spark, dataset, manifest, batch, run, acceptance, on_step)
+        return through_outages(
+            lambda: _load(spark, dataset, manifest, batch, run, acceptance, on_step), run, dataset=dataset.name,
+            patience_s=dataset.settings.outage_wait_s,
+        )  # fmt: skip
 
 
 def _load(

@@ -6,6 +6,7 @@ never deleted; audit and ledger get a row of their own, with the gap if there is
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,7 +165,7 @@ def _set_aside(checkpoint: Path, run: Run) -> None:
 
 def _write_down(spark: SparkSession, dataset: Dataset, run: Run, reason: str, declared: Mapping[str, Any]) -> None:
     record_restart(
-        spark, dataset.tables, run.batch(dataset.name, f"restart-{run.run_id}", BatchKind.RESTART), reason=reason,
+        spark, dataset.tables, run.batch(dataset.name, f"restart-{uuid.uuid4()}", BatchKind.RESTART), reason=reason,
         operator=run.operator, at=run.clock(), ruleset=dataset.rules.fingerprint,
         schema_id=dataset.contract.schema_id, declared=declared,
     )  # fmt: skip

@@ -90,7 +90,7 @@ def _refusal(exc: Exception, where: str) -> SourceError:
         return SourceError("this is no name for a topic", where=where, remedy="mend `source.topic`")
     return SourceError(
         f"the broker does not answer ({name})", where=where,
-        remedy="check that it runs and that `source.bootstrap_servers` is right, run again",
+        remedy="check that it runs and that `source.bootstrap_servers` is right, run again", passing=True,
     )  # fmt: skip
 
 
