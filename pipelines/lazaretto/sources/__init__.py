@@ -6,8 +6,15 @@ from lazaretto.sources.envelope import COORDINATE, ENVELOPE, ENVELOPE_DDL, envel
 from lazaretto.sources.failures import as_source_error
 from lazaretto.sources.inflate import InflateCap
 from lazaretto.sources.kafka import kafka_envelope, read_kafka_range, read_kafka_stream
-from lazaretto.sources.kafka_check import check_kafka
-from lazaretto.sources.landing import check_landing, ignored_files, landing_envelope, landing_stream
+from lazaretto.sources.kafka_check import KafkaExtent, check_kafka, kafka_extent
+from lazaretto.sources.landing import (
+    check_landing,
+    ignored_files,
+    landing_envelope,
+    landing_name,
+    landing_stream,
+    read_landing,
+)
 from lazaretto.sources.manifest import Manifest, ManifestFile, read_manifest
 from lazaretto.sources.refused import refuse_files
 from lazaretto.sources.verify import FileProblem, Verified, keeps_ascii, verify
@@ -18,6 +25,7 @@ __all__ = [
     "ENVELOPE_DDL",
     "FileProblem",
     "InflateCap",
+    "KafkaExtent",
     "Manifest",
     "ManifestFile",
     "Verified",
@@ -28,12 +36,15 @@ __all__ = [
     "envelope_differences",
     "ignored_files",
     "kafka_envelope",
+    "kafka_extent",
     "keeps_ascii",
     "landing_envelope",
+    "landing_name",
     "landing_stream",
     "manifest_envelope",
     "read_kafka_range",
     "read_kafka_stream",
+    "read_landing",
     "read_manifest",
     "refuse_files",
     "verify",

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 
 from lazaretto.config import KafkaSource
 from lazaretto.errors import SourceError
@@ -46,6 +53,54 @@ def check_kafka(source: KafkaSource, timeout_s: float = 10.0) -> int:
         return len(asked[source.topic].result(timeout=timeout_s + 1).partitions)
     except (KafkaException, TimeoutError, ValueError) as exc:
         raise _refusal(exc, where) from exc
+
+
+@dataclass(frozen=True)
+class KafkaExtent:
+    """What of each partition asked about the broker still has: offsets from `first` on and before `after`.
+
+    A partition that the topic does not have is in neither. `is_compacted`: single records go before `first` does.
+    """
+
+    first: dict[int, int]
+    after: dict[int, int]
+    is_compacted: bool
+
+
+def kafka_extent(source: KafkaSource, partitions: Iterable[int], timeout_s: float = 10.0) -> KafkaExtent | None:
+    """Where the partitions begin and end by now.
+
+    Returns None where the connection needs what only a Java client can read (key stores, other logins).
+
+    Raises:
+        SourceError: as `check_kafka`.
+        ConfigurationError: an option of the source may not be set.
+    """
+    config = _librdkafka(source)
+    if config is None:
+        return None
+    where = f"topic {source.topic} at {source.bootstrap_servers}"
+    there = check_kafka(source, timeout_s)
+    asked = [TopicPartition(source.topic, number) for number in sorted(set(partitions)) if number < there]
+    try:
+        admin = AdminClient(config, logger=_SILENT)
+        found: list[dict[int, int]] = []
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
+            answers = admin.list_offsets(dict.fromkeys(asked, spec), request_timeout=timeout_s) if asked else {}
+            found.append({at.partition: each.result(timeout=timeout_s + 1).offset for at, each in answers.items()})
+        return KafkaExtent(found[0], found[1], _is_compacted(admin, source.topic, timeout_s))
+    except (KafkaException, TimeoutError, ValueError) as exc:
+        raise _refusal(exc, where) from exc
+
+
+def _is_compacted(admin: AdminClient, topic: str, timeout_s: float) -> bool:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        [answer] = admin.describe_configs([resource], request_timeout=timeout_s).values()
+        return "compact" in str(answer.result(timeout=timeout_s + 1)["cleanup.policy"].value)
+    except (KafkaException, TimeoutError, KeyError):
+        # whoever may read a topic need not be allowed to ask how it is kept; most topics are not compacted
+        return False
 
 
 def _refusal(exc: Exception, where: str) -> SourceError:
