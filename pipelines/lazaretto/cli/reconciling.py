@@ -84,17 +84,21 @@ def print_reconciliation(context: Context, result: Reconciliation) -> None:
     noun = "batch" if result.batches == 1 else "batches"
     out.print(f"{result.dataset}: {result.batches:,} committed {noun}, {result.hashes:,} records compared by hash")
     table = Table()
-    for heading in ("partition", "in the source", "in the ledger", "bronze", "quarantine", "duplicate", "filtered",
-                    "difference", ""):  # fmt: skip
-        table.add_column(heading, justify="left" if heading in ("partition", "") else "right", overflow="fold")
+    table.add_column("partition", overflow="fold")
+    for heading in ("in the source", "in the ledger", "bronze", "quarantine", "duplicate", "filtered", "difference"):
+        table.add_column(heading, justify="right")
+    not_read = any(each.not_read for each in result.places)
+    if not_read:
+        table.add_column("not read")
     order = sorted(result.places, key=lambda each: (not each.differing, not each.not_read, each.place))
     for each in order[:_ROWS]:
         numbers = (each.source, each.ledger, each.bronze, each.quarantine, each.duplicate, each.filtered)
-        table.add_row(
-            Text(printable(str(each.place))), *("-" if n is None else f"{n:,}" for n in numbers),
-            f"{each.differing:,}" if each.differing else "", _standing(each),
-            style="red" if each.differing else "yellow" if each.not_read else "",
-        )  # fmt: skip
+        cells = ["-" if n is None else f"{n:,}" for n in numbers]
+        cells.append(f"{each.differing:,}" if each.differing else "")
+        if not_read:
+            cells.append(f"{each.not_read:,} {each.standing.value}" if each.not_read else "")
+        style = "red" if each.differing else "yellow" if each.not_read else ""
+        table.add_row(Text(printable(str(each.place))), *cells, style=style)
     if result.places:
         out.print(table)
     if len(order) > _ROWS:
@@ -105,10 +109,6 @@ def print_reconciliation(context: Context, result: Reconciliation) -> None:
         out.print(f"and {len(result.differences) - _NAMED:,} more differences: --json has them all")
     if result.ok:
         out.print("[green]no difference[/]" if result.places else "nothing to compare")
-
-
-def _standing(each: PlaceCounts) -> str:
-    return f"{each.standing.value}: {each.not_read:,}" if each.not_read else ""
 
 
 def _line(difference: Difference) -> str:
