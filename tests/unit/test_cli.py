@@ -29,7 +29,7 @@ from lazaretto.errors import (
 )
 
 MARKER = "marker-4711"
-COMMANDS = ["stream", "batch", "check", "demo", "status", "quarantine", "maintain"]
+COMMANDS = ["stream", "batch", "check", "demo", "status", "reconcile", "quarantine", "maintain"]
 
 CONF = """\
 warehouse: ./lake
@@ -145,6 +145,7 @@ BY_DATASET = {
     "status": ["status", "order"],
     "groups": ["quarantine", "groups", "order"],
     "optimize": ["maintain", "optimize", "order"],
+    "reconcile": ["reconcile", "order"],
 }
 
 
@@ -226,6 +227,34 @@ def test_since_is_a_time_with_a_zone(run: Any, conf: str, since: str) -> None:
     line = run("--conf", conf, "quarantine", "groups", "--since", since)
     assert line.code == 2
     assert "--since is no date, and no time with a zone" in line.err
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+@pytest.mark.parametrize("text", ["yesterday", "2026-11-30T12:00:00", "2026-02-30"])
+def test_from_and_to_are_times_with_a_zone(run: Any, conf: str, option: str, text: str) -> None:
+    line = run("--conf", conf, "reconcile", "orders", option, text)
+    assert line.code == 2
+    assert f"{option} is no date, and no time with a zone" in line.err
+
+
+@pytest.mark.parametrize("until", ["2026-11-30", "2026-11-29T23:00:00Z"])
+def test_from_is_before_to(run: Any, conf: str, until: str) -> None:
+    line = run("--conf", conf, "reconcile", "orders", "--from", "2026-11-30T00:00:00Z", "--to", until)
+    assert line.code == 2
+    assert "--from is not before --to" in line.err
+
+
+def test_a_report_stands_beside_its_error_in_one_object(run: Any, failing: Any) -> None:
+    failing(FinishedWithFailuresError("2 of 3 failed", report={"ok": False, "parts": [1, 2]}))
+    line = run("--json", "check")
+    assert line.code == 6
+    assert len(line.out.splitlines()) == 1
+    assert line.document == {
+        "exit_code": 6,
+        "error": {"message": "2 of 3 failed", "type": "FinishedWithFailuresError", "class": None},
+        "ok": False,
+        "parts": [1, 2],
+    }
 
 
 def test_version(run: Any) -> None:

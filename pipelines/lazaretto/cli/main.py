@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from lazaretto import __version__
-from lazaretto.cli import ingesting, reading
+from lazaretto.cli import ingesting, reading, reconciling
 from lazaretto.cli.context import Context
-from lazaretto.errors import LazarettoError
+from lazaretto.errors import FinishedWithFailuresError, LazarettoError
 
 # Typer carries its own copy of Click, whose base of all usage errors has no public name
 _UsageError: Any = typer.BadParameter.__base__
@@ -64,6 +64,7 @@ def options(
 
 ingesting.register(app)
 reading.register(app)
+reconciling.register(app)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -108,7 +109,9 @@ def _failed(context: Context, code: int, line: str, exc: Exception, error_class:
     if context.verbose:
         traceback.print_exception(exc)
     context.notes.print(f"lazaretto: error {code}: {line}", markup=False, soft_wrap=True)
-    context.emit({"exit_code": code, "error": {"message": line, "type": type(exc).__name__, "class": error_class}})
+    error = {"message": line, "type": type(exc).__name__, "class": error_class}
+    report = exc.report if isinstance(exc, FinishedWithFailuresError) else {}
+    context.emit({"exit_code": code, "error": error, **report})
 
 
 def main() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from lazaretto.cli.arguments import known, moment
 from lazaretto.cli.context import Context
 from lazaretto.errors import ConfigurationError
 
@@ -34,7 +34,7 @@ def status(
     from lazaretto.observe.status import batch_status
 
     context: Context = ctx.obj
-    tables, chosen = context.tables, _known(context, dataset)
+    tables, chosen = context.tables, known(context, dataset)
     entries = batch_status(context.spark(), tables, chosen, limit)
     if context.json:
         context.emit({"batches": [entry_as_dict(entry) for entry in entries]})
@@ -55,8 +55,8 @@ def groups(
     from lazaretto.observe import held
 
     context: Context = ctx.obj
-    at = _time(since) if since is not None else None
-    tables, chosen = context.tables, _known(context, dataset)
+    at = moment(since, "--since") if since is not None else None
+    tables, chosen = context.tables, known(context, dataset)
     found = held.groups(context.spark(), tables, chosen, code, at, limit=limit)
     if context.json:
         context.emit({"groups": [shown.group_as_dict(group) for group in found]})
@@ -112,31 +112,9 @@ def optimize(ctx: typer.Context, dataset: _Dataset = None) -> None:
     from lazaretto.observe import maintenance
 
     context: Context = ctx.obj
-    chosen = _known(context, dataset)
+    chosen = known(context, dataset)
     results = maintenance.optimize(context.spark(), context.tables, chosen, datasets=context.settings.datasets)
     if context.json:
         context.emit({"tables": [asdict(result) for result in results]})
     else:
         print_optimized(context.console, results)
-
-
-def _known(context: Context, dataset: str | None) -> str | None:
-    if dataset is not None and dataset not in context.settings.datasets:
-        known = ", ".join(sorted(context.settings.datasets)) or "none"
-        raise ConfigurationError(f"no dataset {dataset!r}", where=context.settings.origin, remedy=f"one of: {known}")
-    return dataset
-
-
-def _time(text: str) -> datetime:
-    """ISO 8601 with a zone; a date alone is its beginning in UTC."""
-    try:
-        at = datetime.fromisoformat(text)
-        if at.tzinfo is None and len(text) <= len("2026-11-30"):
-            at = at.replace(tzinfo=UTC)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise ConfigurationError(
-            "--since is no date, and no time with a zone", remedy="write 2026-11-30 or 2026-11-30T12:00:00Z"
-        )
-    return at

@@ -131,9 +131,25 @@ class CommitOutcomeUnknownError(SinkError):
 
 
 class FinishedWithFailuresError(LazarettoError):
-    """The run came to its end, and some of its parts failed."""
+    """The run came to its end, and some of its parts failed.
+
+    Attributes:
+        report: what came of all parts, fit for JSON; the command line puts it beside the error.
+    """
 
     exit_code = 6
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        remedy: str | None = None,
+        error_class: BatchClass | None = None,
+        report: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(what, where=where, remedy=remedy, error_class=error_class)
+        self.report = dict(report or {})
 
 
 class ProcessingError(LazarettoError):

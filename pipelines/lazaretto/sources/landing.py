@@ -7,6 +7,7 @@ coordinate is the same whether its file came alone or with a thousand others.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +59,16 @@ def landing_envelope(spark: SparkSession, source: FilesSource, batch_df: DataFra
         if gone is None:
             raise
         raise gone from exc
-    relative = sorted({_below(folder, row.path) for row in rows})
+    return read_landing(spark, source, sorted({_below(folder, row.path) for row in rows}))
+
+
+def read_landing(spark: SparkSession, source: FilesSource, relative: Sequence[str]) -> DataFrame:
+    """The envelope of some of the folder's files, by their paths relative to it.
+
+    Raises:
+        SourceError: a file is not there, or is a link that leads out of the folder.
+    """
+    folder = _folder(source)
     for name in relative:
         _check(folder, name)
     if not relative:
@@ -78,6 +88,11 @@ def ignored_files(source: FilesSource) -> list[str]:
             if not name.startswith((".", "_")) and not name.lower().endswith(SUFFIXES)
         ]
     return sorted(found)
+
+
+def landing_name(source: FilesSource) -> str:
+    """The stream of the folder's records: its name."""
+    return _folder(source).name
 
 
 def check_landing(source: FilesSource) -> None:
