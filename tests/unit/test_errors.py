@@ -149,6 +149,7 @@ def test_the_batch_class_is_the_kind_s_own_unless_one_is_given() -> None:
         SinkError: BatchClass.SINK_FAILURE,
         CommitConflictError: BatchClass.SINK_FAILURE,
         CommitOutcomeUnknownError: BatchClass.SINK_FAILURE,
+        ProcessingError: BatchClass.TRANSIENT,
     }
     assert SourceError("x", error_class=BatchClass.RATE_LIMITED).error_class is BatchClass.RATE_LIMITED
 
