@@ -197,6 +197,8 @@ def kills(site: Site, batch: int, options: argparse.Namespace, tell: Teller) -> 
         run.kill(number, planned)
         if number in pairs:
             run.pair()
+    # nobody is killed any more: what is left may go faster
+    site.configure(BATCH[1])
     problems = run.problems + last_run(site.lives, tell)
     problems += site.lives.left_behind() + site.lives.surprises()
     ratio = run.timed.ratio

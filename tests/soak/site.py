@@ -42,12 +42,16 @@ class Site:
         self.broker = broker
         self.lake = folder / "lake"
         self.ledger = Ledger(self.lake / "ingestion_status")
-        conf = folder / "lazaretto.yml"
-        conf.write_text(_configuration(broker.bootstrap_servers, max_offsets), encoding="utf-8")
-        self.lives = Lives(folder / "lives", conf)
+        self._conf = folder / "lazaretto.yml"
+        self.configure(max_offsets)
+        self.lives = Lives(folder / "lives", self._conf)
         # Everything else about the run is in the folder; this is only for the transactions' producers.
         self.token = secrets.token_hex(4)
         self.clean = False
+
+    def configure(self, max_offsets: int) -> None:
+        """Write the stream's configuration; a life reads it when it starts."""
+        self._conf.write_text(_configuration(self.broker.bootstrap_servers, max_offsets), encoding="utf-8")
 
     def partitions(self) -> int:
         """How many the topic has."""
