@@ -27,7 +27,7 @@ from .soak import last_run
 BATCH = (5_000, 20_000)
 """The smallest and the largest batch."""
 
-AFTER_S = 6.0
+AFTER_S = 5.0
 """How long after its first row a life may be killed at the latest."""
 
 GUESS_S = 9.0
@@ -40,6 +40,9 @@ SLOW = 1.5
 """A restart after a kill may take this much longer than a normal start."""
 
 GIVE_UP_S = 240.0
+
+PYTHON_STARTS = "python starts"
+SPARK_STARTS = "spark starts"
 
 
 @dataclass
@@ -87,6 +90,9 @@ class Run:
                 life.allowed.add(0)
                 continue
             where = whereabouts(self.site.lake, life)
+            if planned.what == "jvm" and where == PYTHON_STARTS:
+                # there is none to kill yet: as soon as there is
+                where = SPARK_STARTS
             life.struck_by(f"kill {planned.what}", *((SINK, NO_JAVA) if planned.what == "jvm" else (-signal.SIGKILL,)))
             at = time.time() - life.started_at
             struck = life.kill(planned.what)
@@ -150,13 +156,13 @@ class Run:
 def whereabouts(lake: Path, life: Life) -> str:
     """What a life is doing, by the files that are there: none of it is asked, and none of it waits."""
     if life.java() is None:
-        return "python starts"
+        return PYTHON_STARTS
     try:
         owner = json.loads((lake / "leases" / "orders.json").read_text(encoding="utf-8"))["pid"]
     except (OSError, ValueError, KeyError):
         owner = None
     if owner != life.pid:
-        return "spark starts"
+        return SPARK_STARTS
     stages = [each for each in (lake / "staging" / "orders").glob("*") if each.is_dir()]
     if not stages:
         return "between batches"
@@ -191,6 +197,8 @@ def kills(site: Site, batch: int, options: argparse.Namespace, tell: Teller) -> 
         run.kill(number, planned)
         if number in pairs:
             run.pair()
+    # nobody is killed any more: what is left may go faster
+    site.configure(BATCH[1])
     problems = run.problems + last_run(site.lives, tell)
     problems += site.lives.left_behind() + site.lives.surprises()
     ratio = run.timed.ratio

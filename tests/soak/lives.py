@@ -23,6 +23,11 @@ COMMAND = str(Path(sys.executable).with_name("lazaretto"))
 BETWEEN_S = 0.5
 """Before the next start, so that a command that cannot even start does not spin."""
 
+SPARK_DEFAULTS = """\
+# The better compiler pays off after minutes; these processes live for seconds.
+spark.driver.defaultJavaOptions -XX:TieredStopAtLevel=1
+"""
+
 LEFT_S = 60.0
 """How long the Java process of a killed Python may live on."""
 
@@ -121,6 +126,10 @@ def _groups() -> dict[int, list[int]]:
     return groups
 
 
+class OverError(Exception):
+    """No further life starts."""
+
+
 class Lives:
     """Starts lives, one after the other, and remembers them."""
 
@@ -129,10 +138,26 @@ class Lives:
         self._folder = folder
         self._conf = conf
         self._memory = memory
+        self._starting = threading.Lock()
+        self._over = False
         self._folder.mkdir(parents=True, exist_ok=True)
+        # Where Spark's start script looks for an operator's defaults; the command knows nothing of it.
+        (self._folder / "spark-defaults.conf").write_text(SPARK_DEFAULTS, encoding="utf-8")
 
     def start(self, arguments: Sequence[str]) -> Life:
-        """Start `lazaretto stream orders` with these arguments."""
+        """Start `lazaretto stream orders` with these arguments. Raises OverError once `close` was called."""
+        with self._starting:
+            if self._over:
+                raise OverError
+            return self._start(arguments)
+
+    def close(self) -> None:
+        """Start no further life, and end those that run."""
+        with self._starting:
+            self._over = True
+            self.end_all()
+
+    def _start(self, arguments: Sequence[str]) -> Life:
         self.remains()
         number = len(self.all) + 1
         log = self._folder / f"life-{number}.log"
@@ -142,7 +167,7 @@ class Lives:
         with log.open("wb") as file:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, cwd=self._folder,
-                start_new_session=True,
+                start_new_session=True, env={**os.environ, "SPARK_CONF_DIR": str(self._folder)},
             )  # fmt: skip
         life = Life(number, process, log, started_at)
         self.all.append(life)
@@ -213,7 +238,10 @@ class Supervisor:
             self._on_end(self._life)
             if self._over.wait(BETWEEN_S):
                 return
-            self._life = self._lives.start(self._arguments)
+            try:
+                self._life = self._lives.start(self._arguments)
+            except OverError:
+                return
 
     def end(self, timeout_s: float = 180.0) -> bool:
         """No further start; ask the running one to stop. False when it had to be killed."""

@@ -78,9 +78,9 @@ def kills_of(seed: int, kills: int) -> list[PlannedKill]:
 
 
 def pairs_of(kills: int) -> frozenset[int]:
-    """After which kills (counted from 1) a restart and a normal start are timed: evenly spread, 20 at most, 3 at least.
+    """After which kills (counted from 1) a restart and a normal start are timed: evenly spread, 12 at most, 2 at least.
 
     Spread, because both get slower as the tables grow: what is compared must be as old.
     """
-    pairs = min(20, max(3, kills // 10), kills)
+    pairs = min(12, max(2, kills // 16), kills)
     return frozenset((n + 1) * kills // pairs for n in range(pairs))

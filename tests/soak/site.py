@@ -6,6 +6,7 @@ import contextlib
 import json
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -41,12 +42,16 @@ class Site:
         self.broker = broker
         self.lake = folder / "lake"
         self.ledger = Ledger(self.lake / "ingestion_status")
-        conf = folder / "lazaretto.yml"
-        conf.write_text(_configuration(broker.bootstrap_servers, max_offsets), encoding="utf-8")
-        self.lives = Lives(folder / "lives", conf)
+        self._conf = folder / "lazaretto.yml"
+        self.configure(max_offsets)
+        self.lives = Lives(folder / "lives", self._conf)
         # Everything else about the run is in the folder; this is only for the transactions' producers.
         self.token = secrets.token_hex(4)
         self.clean = False
+
+    def configure(self, max_offsets: int) -> None:
+        """Write the stream's configuration; a life reads it when it starts."""
+        self._conf.write_text(_configuration(self.broker.bootstrap_servers, max_offsets), encoding="utf-8")
 
     def partitions(self) -> int:
         """How many the topic has."""
@@ -90,20 +95,29 @@ class Site:
 
 @contextmanager
 def open_site(folder: Path, seed: int, *, partitions: int, max_offsets: int, keep: bool) -> Iterator[Site]:
-    """A new site; when it closes nothing runs any more. A clean one leaves only what was printed, unless `keep`."""
+    """A new site; when it closes, by SIGTERM too, nothing runs any more.
+
+    One that was found clean leaves only what was printed, unless `keep`.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise SystemExit(f"{folder} is not empty: name another folder")
     folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, _end)
     with LocalBroker(data_dir=folder / "kafka", settings=BROKER_SETTINGS) as broker:
         broker.create_topic(TOPIC, partitions)
         site = Site(folder, seed, broker, max_offsets)
         try:
             yield site
         finally:
-            site.lives.end_all()
+            site.lives.close()
     if site.clean and not keep:
         shutil.rmtree(site.lake)
         shutil.rmtree(folder / "kafka")
+
+
+def _end(number: int, _: object) -> None:
+    # as an exception, so that nothing is left running
+    raise SystemExit(128 + number)
 
 
 class Pump:

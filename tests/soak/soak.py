@@ -14,6 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaException
+
+from lazaretto.errors import LazarettoError
+
 from .faults import FAULTS, Scene
 from .ledger import first_row_s
 from .lives import Life, Lives, Supervisor
@@ -35,12 +39,16 @@ class Sender(threading.Thread):
         self._pump = pump
         self._rate = rate
         self._over = threading.Event()
+        self.problems: list[str] = []
 
     def run(self) -> None:
         """Send what is due, again and again."""
         began = time.monotonic()
-        while not self._over.wait(TICK_S):
-            self._pump.send(int((time.monotonic() - began) * self._rate) - self._pump.number)
+        try:
+            while not self._over.wait(TICK_S):
+                self._pump.send(int((time.monotonic() - began) * self._rate) - self._pump.number)
+        except KafkaException as exc:
+            self.problems.append(f"no event was sent after {time.monotonic() - began:.0f} s: {exc}")
 
     def end(self) -> None:
         """Stop, and wait until the broker has everything."""
@@ -80,7 +88,9 @@ def soak(site: Site, planned: list[Planned], options: argparse.Namespace) -> dic
 
     tell("quiet end: no more events, no more faults")
     sender.end()
-    problems = [] if supervisor.end() else ["the stream did not stop at the end"]
+    problems = sender.problems
+    if not supervisor.end():
+        problems.append("the stream did not stop at the end")
     problems += last_run(site.lives, tell)
     problems += site.lives.left_behind() + site.lives.surprises()
     tell("verifying")
@@ -103,7 +113,11 @@ def strike(scene: Scene, planned: list[Planned], began: float, tell: Teller, pum
     done = []
     for each in planned:
         wait_until(began + each.at_s, tell, scene.site, pump)
-        said = FAULTS[each.fault].act(scene, **each.arguments)
+        try:
+            said = FAULTS[each.fault].act(scene, **each.arguments)
+        except (KafkaException, LazarettoError) as exc:
+            # a broker that has only just come back may refuse: that fault is not done, and the soak goes on
+            said = f"not done: {exc}"
         tell(f"{each.fault}: {said}")
         done.append({**asdict(each), "said": said})
     return done
