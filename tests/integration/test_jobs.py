@@ -140,7 +140,7 @@ def test_again_and_with_a_new_checkpoint_nothing_is_doubled_and_nothing_skipped(
     shutil.rmtree(lake.root / "checkpoints")
     with pytest.raises(GuardRefusedError):
         stream(spark, lake)
-    topic.produce([order("new")], partition=0)
+    topic.produce([order("new")], partition=1)
     assert stream(spark, lake, restart=Restart()).counts["records_read"] == 1
     assert {row["event_id"] for row in lake.bronze} == {f"e-{n}" for n in range(15)} | {"new"}
     records.append(order("new"))
