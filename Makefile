@@ -5,9 +5,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MAKEFLAGS += --no-print-directory
+# Each of the two has a session and a broker of its own, and takes whole files of tests.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint lock clean
+.PHONY: help setup demo test test-fast lint soak kills lock clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -19,10 +21,10 @@ demo: $(VENV)/.jars  ## Run the whole story on this machine
 	@$(BIN)/lazaretto demo
 
 test: setup lint  ## Everything: lint, then every test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 test-fast: setup  ## tests/unit and tests/spark
-	@$(BIN)/python -m pytest tests/unit tests/spark
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/unit tests/spark
 
 lint: setup  ## ruff, mypy, import-linter
 	@$(BIN)/ruff check .
@@ -30,11 +32,17 @@ lint: setup  ## ruff, mypy, import-linter
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+soak: setup  ## Faults over a running stream: MINUTES=20 SEED=1 RATE=500 (docs/soak.md)
+	@$(BIN)/python -m tests.soak.soak --minutes $(or $(MINUTES),20) --seed $(or $(SEED),1) --rate $(or $(RATE),500)
+
+kills: setup  ## SIGKILL at random moments: KILLS=200 EVENTS=1000000 SEED=1 (docs/soak.md)
+	@$(BIN)/python -m tests.soak.kills --kills $(or $(KILLS),200) --events $(or $(EVENTS),1000000) --seed $(or $(SEED),1)
+
 lock: $(VENV)/.installed  ## Renew requirements.lock from pyproject.toml
 	@$(BIN)/python scripts/lock.py
 
 clean:  ## Remove what setup, tests and the demo made
-	rm -rf $(VENV) demo-lake .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache pipelines/*.egg-info
+	rm -rf $(VENV) demo-lake build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache pipelines/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each stamp is written last, so that an interrupted step is done again.

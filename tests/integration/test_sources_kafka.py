@@ -132,7 +132,13 @@ def test_lost_offsets_stop_the_stream(spark: SparkSession, topic: Any, tmp_path:
 
 
 def test_the_check_before_the_stream(make_topic: Callable[..., Any], broker: LocalBroker) -> None:
-    assert check_kafka(source(make_topic(partitions=3))) == 3
+    topic = make_topic(partitions=3)
+    topic.produce([b"1", b"2"], partition=2)
+    state, another = check_kafka(source(topic)), check_kafka(source(make_topic()))
+    assert state is not None
+    assert another is not None
+    assert state.retained == {0: (0, 0), 1: (0, 0), 2: (0, 2)}
+    assert state.topic_id != another.topic_id
     for _ in range(2):  # asking does not create it
         with pytest.raises(SourceError, match="does not exist"):
             check_kafka(KafkaSource(kind="kafka", bootstrap_servers=broker.bootstrap_servers, topic="no-such-topic"))

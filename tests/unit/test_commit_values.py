@@ -11,11 +11,11 @@ import pytest
 
 from lazaretto.commit import Acceptance, Batch, BatchKind, GateFinding, Policy, Tables, quarantine_id
 from lazaretto.commit.durable import read_json, write_json
+from lazaretto.commit.frozen import Manifest
 from lazaretto.commit.gate import Passage, Refusal, load, refusals, save
 from lazaretto.commit.ledger_table import Counts
 from lazaretto.commit.screened import columns_of, screened_ddl
 from lazaretto.commit.spark_edge import causes, edge, is_conflict, is_source_fault, named, session_is_gone
-from lazaretto.commit.stage import Manifest
 from lazaretto.commit.tables import folder_name
 from lazaretto.config import CatalogWarehouse, OnFailure, PathWarehouse
 from lazaretto.contracts import Contract, Field, Kind, UnknownFields

@@ -184,7 +184,7 @@ def test_how_lines_are_counted(tmp_path: Path, content: bytes, records: int) -> 
 
 def test_gzip_is_inflated_and_promised_as_delivered(tmp_path: Path) -> None:
     delivery = Delivery(tmp_path, compression="gzip")
-    members = gzip.compress(LINES[:10]) + gzip.compress(LINES[10:])
+    members = gzip.compress(LINES[:10], mtime=0) + gzip.compress(LINES[10:])
     delivery.add("a.jsonl.gz", members, 3)
     (file,) = delivery.verify().files
     assert file.bytes == len(members)
@@ -197,11 +197,11 @@ def test_gzip_is_inflated_and_promised_as_delivered(tmp_path: Path) -> None:
     [
         (LINES, "not gzip"),
         (b"", "not gzip"),
-        (gzip.compress(LINES)[:-4], "ends in the middle"),
-        (gzip.compress(LINES) + b"garbage", "something follows"),
-        (gzip.compress(LINES) + b"\x00" * 8, "something follows"),
-        (gzip.compress(LINES) + gzip.compress(LINES)[:12], "ends in the middle"),
-        (gzip.compress(LINES)[:-8] + b"\x00" * 8, "damaged"),
+        (gzip.compress(LINES, mtime=0)[:-4], "ends in the middle"),
+        (gzip.compress(LINES, mtime=0) + b"garbage", "something follows"),
+        (gzip.compress(LINES, mtime=0) + b"\x00" * 8, "something follows"),
+        (gzip.compress(LINES, mtime=0) + gzip.compress(LINES, mtime=0)[:12], "ends in the middle"),
+        (gzip.compress(LINES, mtime=0)[:-8] + b"\x00" * 8, "damaged"),
     ],
 )
 def test_bad_gzip(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -214,7 +214,7 @@ def test_bad_gzip(tmp_path: Path, content: bytes, reason: str) -> None:
 
 def test_gzip_cut_off_on_the_way_is_incomplete(tmp_path: Path) -> None:
     delivery = Delivery(tmp_path, compression="gzip")
-    whole = gzip.compress(LINES)
+    whole = gzip.compress(LINES, mtime=0)
     delivery.add("a.jsonl.gz", whole[:-4], 3, bytes=len(whole), sha256=hashlib.sha256(whole).hexdigest())
     assert delivery.only_problem()[1] is INCOMPLETE
 
@@ -400,7 +400,7 @@ def test_refused_files_are_kept_as_delivered(tmp_path: Path) -> None:
     delivery = Delivery(tmp_path, compression="gzip")
     delivered = delivery.add("sub/a.gz", b"\xffnot gzip MARKER", 1)
     delivery.add("gone.gz", b"", 1).unlink()
-    delivery.add("good.gz", gzip.compress(b"x"), 1)
+    delivery.add("good.gz", gzip.compress(b"x", mtime=0), 1)
     manifest = delivery.manifest()
     verified = verify(manifest, delivery.inbox)
 

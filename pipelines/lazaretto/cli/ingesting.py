@@ -20,6 +20,9 @@ _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 _Dataset = Annotated[str, typer.Argument(help="A dataset of the configuration.", show_default=False)]
 _Accept = Annotated[str | None, typer.Option(metavar="BATCH_ID", help="Let this rejected batch through, once.")]
 _Reason = Annotated[str | None, typer.Option(help="Why; goes to the audit.")]
+_Gap = Annotated[
+    str | None, typer.Option(metavar="REASON", help="Go on without records that are gone; audit and ledger say so.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,18 +40,27 @@ def stream(
     trigger: Annotated[str, typer.Option(help="Time between micro-batches, such as 10s, 500ms or 1m.")] = "10s",
     accept_batch: _Accept = None,
     reason: _Reason = None,
+    restart_from_ledger: Annotated[
+        bool, typer.Option("--restart-from-ledger", help="Begin a new checkpoint where the ledger ends.")
+    ] = False,
+    accept_gap: _Gap = None,
 ) -> None:
     """Run a dataset's stream: Kafka topic or landing folder, micro-batch by micro-batch. SIGTERM ends it cleanly."""
     from lazaretto.jobs.dataset import open_dataset
+    from lazaretto.jobs.restart import Restart
     from lazaretto.jobs.stream import run_stream
 
     context: Context = ctx.obj
+    restart = Restart(accept_gap) if restart_from_ledger or accept_gap is not None else None
     when = {"availableNow": True} if available_now else {"processingTime": _interval(trigger)}
     opened = open_dataset(context.settings, dataset)
     run = context.run()
     acceptance = _acceptance(accept_batch, reason, run.operator)
     with Progress(context) as progress:
-        report = run_stream(context.spark(), opened, run, trigger=when, acceptance=acceptance, on_step=progress.on_step)
+        report = run_stream(
+            context.spark(), opened, run, trigger=when, acceptance=acceptance, restart=restart,
+            on_step=progress.on_step,
+        )  # fmt: skip
     context.console.print(f"{dataset}: {report.batches} batches committed")
     _print_counts(context, report.counts)
     context.emit({"dataset": dataset, "run_id": run.run_id, "batches": report.batches, **report.counts})
@@ -60,17 +72,23 @@ def batch(
     manifest: Annotated[Path, typer.Option(help="The manifest: a JSON file beside the files it lists.")],
     accept_batch: _Accept = None,
     reason: _Reason = None,
+    accept_gap: _Gap = None,
 ) -> None:
     """Load the files of a manifest, all or none. The same manifest again is a no-op that says so."""
     from lazaretto.jobs.batch import run_manifest
     from lazaretto.jobs.dataset import open_dataset
 
+    if accept_gap is not None and not accept_gap.strip():
+        raise typer.BadParameter("needs a reason", param_hint="--accept-gap")
     context: Context = ctx.obj
     opened = open_dataset(context.settings, dataset)
     run = context.run()
     acceptance = _acceptance(accept_batch, reason, run.operator)
     with Progress(context) as progress:
-        result = run_manifest(context.spark(), opened, manifest, run, acceptance=acceptance, on_step=progress.on_step)
+        result = run_manifest(
+            context.spark(), opened, manifest, run, acceptance=acceptance, accept_gap=accept_gap,
+            on_step=progress.on_step,
+        )  # fmt: skip
     if result.already_committed:
         context.console.print(f"{dataset}: manifest {result.batch_id} was committed before; nothing was done")
     else:

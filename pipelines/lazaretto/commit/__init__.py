@@ -4,7 +4,9 @@
 """
 
 from lazaretto.commit.audit_table import AuditEntry, audit
+from lazaretto.commit.frozen import frozen_batches
 from lazaretto.commit.gate import GateCheck
+from lazaretto.commit.history import kept_version
 from lazaretto.commit.lease import job_lease
 from lazaretto.commit.ledger_table import ledger, read_published
 from lazaretto.commit.model import (
@@ -23,7 +25,7 @@ from lazaretto.commit.model import (
 )
 from lazaretto.commit.protocol import run_batch
 from lazaretto.commit.quarantine import quarantine_id
-from lazaretto.commit.refusal import committed_result, record_refusal
+from lazaretto.commit.recordless import committed_result, record_refusal, record_restart
 from lazaretto.commit.screened import Verdict, columns_of, record_ddl, screened_ddl
 from lazaretto.commit.tables import TableRef, Tables
 
@@ -47,13 +49,16 @@ __all__ = [
     "audit",
     "columns_of",
     "committed_result",
+    "frozen_batches",
     "ignore",
     "job_lease",
+    "kept_version",
     "ledger",
     "quarantine_id",
     "read_published",
     "record_ddl",
     "record_refusal",
+    "record_restart",
     "run_batch",
     "screened_ddl",
 ]

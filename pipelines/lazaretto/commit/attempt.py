@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import stamina
 from pyspark.sql import DataFrame, SparkSession
 
 from lazaretto.commit import bronze, ledger_table, probe, quarantine
 from lazaretto.commit import gate as gate_step
-from lazaretto.commit import stage as stage_step
 from lazaretto.commit.audit_table import AuditEntry, acceptance_used, audit
+from lazaretto.commit.frozen import Stage, drop, open_stage
 from lazaretto.commit.gate import GateCheck, Passage, Refusal
 from lazaretto.commit.history import newest
 from lazaretto.commit.ledger_table import Counts, LedgerRow
@@ -33,14 +32,11 @@ from lazaretto.commit.model import (
 )  # fmt: skip
 from lazaretto.commit.probe import Decisions
 from lazaretto.commit.quarantine import Held
-from lazaretto.commit.spark_edge import edge
-from lazaretto.commit.stage import Stage
+from lazaretto.commit.spark_edge import against_conflicts, edge
+from lazaretto.commit.stage import write_stage
 from lazaretto.commit.tables import Tables
 from lazaretto.contracts import Contract
-from lazaretto.errors import BatchRejectedError, CommitConflictError, ConfigurationError, LazarettoError
-
-CONFLICT_ATTEMPTS = 5
-"""How often a step is tried against concurrent Delta writers, with growing, jittered pauses (0.1 to 5 s)."""
+from lazaretto.errors import BatchRejectedError, CommitConflictError, ConfigurationError, LazarettoError, RecordCode
 
 
 @dataclass(frozen=True)
@@ -97,10 +93,10 @@ class Attempt:
         source_range: Mapping[str, Any] | None,
     ) -> Stage:
         with self._step(Step.STAGE) as info:
-            frozen = stage_step.open_stage(folder, self.batch, self.contract)
+            frozen = open_stage(folder, self.batch, self.contract, source_range)
             info["reused"] = frozen is not None
             if frozen is None:
-                frozen = stage_step.write_stage(
+                frozen = write_stage(
                     self.spark, folder, self.batch, contract=self.contract, schema_id=self.schema_id,
                     ruleset=self.ruleset, envelope=envelope, screen=screen, source_range=source_range,
                     written=lambda: self._tell(Step.STAGE, Moment.WRITTEN),
@@ -140,7 +136,7 @@ class Attempt:
         return passage
 
     def land(self, frozen: Stage) -> Landed:
-        for trial in _against_conflicts():
+        for trial in against_conflicts():
             with trial:
                 return self._land_once(frozen)
         raise AssertionError("unreachable: the last trial returns or raises")
@@ -188,7 +184,7 @@ class Attempt:
                 quarantine_version=landed.held.version, next_action=passage.advice,
             )  # fmt: skip
             self._tell(Step.LEDGER, Moment.WRITTEN)
-            stage_step.drop(frozen.folder)
+            drop(frozen.folder)
             info |= {name: getattr(counts, name) for name in Counts.__dataclass_fields__}
         return BatchResult(
             batch_id=self.batch.batch_id,
@@ -198,6 +194,7 @@ class Attempt:
             bronze_version=landed.bronze_version,
             quarantine_version=landed.held.version,
             findings=passage.findings,
+            isolated=frozen.manifest.isolated,
         )
 
     def reject(self, frozen: Stage, rejection: Rejection) -> BatchRejectedError:
@@ -211,7 +208,7 @@ class Attempt:
         audit(self.spark, self.tables, [self._entry("batch_rejected", text, frozen)])
         counts = Counts(manifest.records_read, manifest.records_valid, 0, 0, 0, 0, manifest.records_filtered)
         self._write(frozen, Status.REJECTED, counts, error_class=error_class.value, next_action=f"{text}: {remedy}")
-        stage_step.drop(frozen.folder)
+        drop(frozen.folder)
         return BatchRejectedError(f"nothing landed: {text}", where=batch.where, remedy=remedy, error_class=error_class)
 
     def record_failure(self, exc: Exception) -> None:
@@ -242,12 +239,16 @@ class Attempt:
             source_range=ledger_table.source_range(m) if m else None,
             **rest,
         )
-        for trial in _against_conflicts():
+        for trial in against_conflicts():
             with trial:
                 ledger_table.write(self.spark, self.tables, row)
 
     def _gate_entries(self, frozen: Stage, passage: Passage) -> list[AuditEntry]:
-        entries = [
+        entries = []
+        if isolated := frozen.manifest.isolated:
+            told = f"{isolated} records made the batch fail; they are held as {RecordCode.PROCESSING_ERROR}"
+            entries.append(self._entry("records_isolated", told, frozen))
+        entries += [
             self._entry("batch_rule_failed", f"{f.severity} rule {f.rule_id} failed: {f.detail}", frozen, f.rule_id)
             for f in passage.failed
         ]
@@ -284,12 +285,3 @@ class Attempt:
         self.on_step(
             step, {"when": moment, "dataset": self.batch.dataset, "batch_id": self.batch.batch_id, **(info or {})}
         )
-
-
-def _against_conflicts() -> Iterator[stamina.Attempt]:
-    # Not retried: whatever is not a lost race. The caller decides when the sink is back.
-    return iter(
-        stamina.retry_context(
-            on=CommitConflictError, attempts=CONFLICT_ATTEMPTS, timeout=None, wait_initial=0.1, wait_max=5.0
-        )
-    )

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from lazaretto.commit import history
 from lazaretto.commit.audit_table import instant
+from lazaretto.commit.frozen import Stage
 from lazaretto.commit.history import Commit
 from lazaretto.commit.lease import table_lock
 from lazaretto.commit.model import Batch, Policy, Step
@@ -14,7 +15,7 @@ from lazaretto.commit.probe import Decision, Decisions, day, exceptions
 from lazaretto.commit.schema import bronze_ddl, columns
 from lazaretto.commit.screened import SOURCE_DDL, columns_of
 from lazaretto.commit.spark_edge import edge, settings
-from lazaretto.commit.stage import WRITE_SETTINGS, Stage, event_day
+from lazaretto.commit.stage import WRITE_SETTINGS, event_day
 from lazaretto.commit.tables import TableRef
 from lazaretto.contracts import quoted
 from lazaretto.errors import AccountingError

@@ -13,9 +13,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from lazaretto.commit.durable import damaged, read_json, write_json
+from lazaretto.commit.frozen import Manifest
 from lazaretto.commit.model import Acceptance, Finding, GateFinding, Policy
 from lazaretto.commit.spark_edge import edge
-from lazaretto.commit.stage import Manifest
 from lazaretto.config import OnFailure
 from lazaretto.errors import BatchClass
 

@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from lazaretto.commit.audit_table import instant
+from lazaretto.commit.frozen import Manifest
 from lazaretto.commit.model import ALREADY_COMMITTED, Batch, BatchResult, Status
 from lazaretto.commit.schema import INGESTION_STATUS, columns
 from lazaretto.commit.spark_edge import edge, settings
-from lazaretto.commit.stage import WRITE_SETTINGS, Manifest
+from lazaretto.commit.stage import WRITE_SETTINGS
 from lazaretto.commit.tables import Tables
 from lazaretto.errors import AccountingError, ConfigurationError
 
@@ -115,7 +116,7 @@ def committed_row(spark: SparkSession, tables: Tables, dataset: str, batch_id: s
 
 def result_of(row: Row) -> BatchResult:
     """The result of a batch that is committed already."""
-    kept = set(BatchResult.__dataclass_fields__) - {"status", "findings"}
+    kept = set(BatchResult.__dataclass_fields__) - {"status", "findings", "isolated"}
     return BatchResult(status=ALREADY_COMMITTED, **{name: row[name] for name in kept})
 
 

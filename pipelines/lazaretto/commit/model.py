@@ -14,11 +14,15 @@ from lazaretto.errors import ConfigurationError
 
 
 class BatchKind(StrEnum):
-    """What cut the batch: a micro-batch of a stream, a file manifest, or a replay of held records."""
+    """What cut the batch: a micro-batch of a stream, a file manifest, or a replay of held records.
+
+    RESTART holds no records: a stream was begun anew by the ledger, and its row says with which gap.
+    """
 
     STREAM = "stream"
     MANIFEST = "manifest"
     REPLAY = "replay"
+    RESTART = "restart"
 
 
 class Status(StrEnum):
@@ -196,7 +200,10 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What a batch came to. Counts are records; versions are Delta versions (None: the table has none yet)."""
+    """What a batch came to. Counts are records; versions are Delta versions (None: the table has none yet).
+
+    `isolated` of the quarantined records made the batch fail and were held unscreened.
+    """
 
     batch_id: str
     status: str
@@ -211,6 +218,7 @@ class BatchResult:
     bronze_version: int | None
     quarantine_version: int | None
     findings: tuple[GateFinding, ...] = ()
+    isolated: int = 0
 
     @property
     def already_committed(self) -> bool:

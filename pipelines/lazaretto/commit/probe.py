@@ -22,10 +22,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from lazaretto.commit.durable import damaged, read_json, write_json
+from lazaretto.commit.frozen import Stage
 from lazaretto.commit.model import Batch, Policy
 from lazaretto.commit.screened import SOURCE_DDL
 from lazaretto.commit.spark_edge import edge, settings
-from lazaretto.commit.stage import WRITE_SETTINGS, Stage
+from lazaretto.commit.stage import WRITE_SETTINGS
 from lazaretto.commit.tables import TableRef
 from lazaretto.config import DedupeWindow, OnMatch
 from lazaretto.errors import AccountingError

@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from lazaretto.commit import ledger_table
-from lazaretto.commit import stage as stage_step
 from lazaretto.commit.attempt import Attempt
+from lazaretto.commit.frozen import drop
 from lazaretto.commit.gate import GateCheck, Passage
 from lazaretto.commit.model import (
     Acceptance,
@@ -74,7 +74,7 @@ def run_batch(
     folder = tables.staging_dir(batch.dataset, batch.batch_id)
     committed = ledger_table.committed_row(spark, tables, batch.dataset, batch.batch_id)
     if committed is not None:
-        stage_step.drop(folder)
+        drop(folder)
         return ledger_table.result_of(committed)
 
     attempt = Attempt(spark, tables, batch, contract, policy, schema_id, ruleset, clock, operator, on_step)

@@ -12,12 +12,13 @@ from pyspark.sql import functions as F
 
 from lazaretto.commit import history
 from lazaretto.commit.audit_table import instant
+from lazaretto.commit.frozen import Stage
 from lazaretto.commit.model import Batch, BatchKind, Policy, Step
 from lazaretto.commit.probe import Decision, Decisions, exceptions
 from lazaretto.commit.schema import QUARANTINE, in_table_order
 from lazaretto.commit.screened import VIOLATIONS_DDL, Verdict
 from lazaretto.commit.spark_edge import edge, settings
-from lazaretto.commit.stage import WRITE_SETTINGS, Stage
+from lazaretto.commit.stage import WRITE_SETTINGS
 from lazaretto.commit.tables import TableRef
 from lazaretto.errors import RECORD_CODES, AccountingError, ErrorClass, RecordCode
 

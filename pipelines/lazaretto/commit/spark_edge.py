@@ -9,17 +9,28 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import stamina
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from lazaretto.errors import CommitConflictError, SinkError, SourceError
+from lazaretto.errors import CommitConflictError, ProcessingError, SinkError, SourceError
 
 _CONFLICT_CLASSES = ("ConcurrentAppend", "ConcurrentDelete", "ConcurrentModification", "ConcurrentTransaction",
                      "ConcurrentWrite", "MetadataChanged", "ProtocolChanged")  # fmt: skip
 _CONFLICT_CONDITIONS = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
 _SOURCE_CONDITIONS = ("KAFKA_", "FAILED_READ_FILE", "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 _SOURCE_CLASSES = ("org.apache.kafka.", "org.apache.spark.sql.kafka010.")
+CONFLICT_ATTEMPTS = 5
+"""How often a step is tried against concurrent Delta writers, with growing, jittered pauses (0.1 to 5 s)."""
+
+_STORAGE_CLASSES = ("java.io.", "java.nio.", "java.net.", "org.apache.hadoop.")
+_OUTAGE_CLASSES = (
+    *_STORAGE_CLASSES, "java.lang.OutOfMemoryError", "java.lang.InterruptedException", "java.util.concurrent.",
+    "org.apache.spark.memory.", "java.lang.NoClassDefFoundError", "java.lang.UnsatisfiedLinkError",
+    "java.lang.ExceptionInInitializerError",
+)  # fmt: skip
+_OUTAGE_CONDITIONS = ("SPARK_JOB_CANCELLED", "UNABLE_TO_ACQUIRE_MEMORY")
 _DEEPEST_CAUSE = 20
 
 
@@ -69,6 +80,19 @@ def is_source_fault(exc: BaseException) -> bool:
     )
 
 
+def is_storage_fault(exc: BaseException) -> bool:
+    """Whether files or the network failed below Spark: what may pass by itself."""
+    return any(c.class_name.startswith(_STORAGE_CLASSES) for c in causes(exc))
+
+
+def is_of_rows(exc: BaseException) -> bool:
+    """Whether rows failed by what was computed of them: not the plan, storage or memory, and nobody has cancelled."""
+    return not isinstance(exc, AnalysisException) and not any(
+        c.class_name.startswith(_OUTAGE_CLASSES) or (c.condition or "").startswith(_OUTAGE_CONDITIONS)
+        for c in causes(exc)
+    )
+
+
 def named(exc: BaseException) -> str:
     """The most telling condition of a chain, else the innermost class."""
     chain = causes(exc)
@@ -94,15 +118,17 @@ def session_gone(where: str | None) -> SinkError:
 
 
 @contextmanager
-def edge(doing: str, where: str, *, reads_source: bool = False) -> Iterator[None]:
+def edge(doing: str, where: str, *, reads_source: bool = False, evaluates: bool = False) -> Iterator[None]:
     """Translate what PySpark, Py4J and the file system raise inside.
 
     Args:
         doing: what was going on, as in "the stage could not be written".
         reads_source: the source is evaluated inside, so that its faults can come up here.
+        evaluates: rows are evaluated inside, so that one of them can be what fails.
 
     Raises:
         SourceError: `reads_source`, and the source is at fault.
+        ProcessingError: `evaluates`, and neither source nor storage nor memory is at fault.
         CommitConflictError: a concurrent writer won the Delta commit.
         SinkError: the Java process of Spark is gone, and everything else from Spark and the file system.
     """
@@ -114,19 +140,23 @@ def edge(doing: str, where: str, *, reads_source: bool = False) -> Iterator[None
         if isinstance(exc, OSError):
             raise SinkError(
                 f"{doing} ({exc.strerror or type(exc).__name__})", where=where,
-                remedy="look at the storage, then run again",
+                remedy="look at the storage, then run again", passing=True,
             ) from exc  # fmt: skip
         if reads_source and is_source_fault(exc):
             raise SourceError(
-                f"the source could not be read ({named(exc)})", where=where, remedy="bring it back and run again"
-            ) from exc
+                f"the source could not be read ({named(exc)})", where=where, remedy="bring it back and run again",
+                passing=any(c.class_name.startswith(_SOURCE_CLASSES) for c in causes(exc)),
+            ) from exc  # fmt: skip
         if is_conflict(exc):
             raise CommitConflictError(
                 f"{doing}: a concurrent writer won ({named(exc)})", where=where, remedy="run again"
             ) from exc
+        if evaluates and is_of_rows(exc):
+            raise ProcessingError(doing, named(exc), where=where) from exc
         raise SinkError(
-            f"{doing} ({named(exc)})", where=where, remedy="look at the storage and the Spark log, then run again"
-        ) from exc
+            f"{doing} ({named(exc)})", where=where, remedy="look at the storage and the Spark log, then run again",
+            passing=is_storage_fault(exc),
+        ) from exc  # fmt: skip
 
 
 @contextmanager
@@ -143,3 +173,12 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
+
+
+def against_conflicts() -> Iterator[stamina.Attempt]:
+    """Trials of a step that can lose against a concurrent Delta writer; nothing else is tried again."""
+    return iter(
+        stamina.retry_context(
+            on=CommitConflictError, attempts=CONFLICT_ATTEMPTS, timeout=None, wait_initial=0.1, wait_max=5.0
+        )
+    )

@@ -97,6 +97,7 @@ class DatasetSettings(_Frozen):
     tombstones: Tombstones = Tombstones.QUARANTINE
     on_failure: OnFailure = OnFailure.QUARANTINE_AND_CONTINUE
     min_completeness: float = Field(default=0.0, ge=0.0, le=1.0)
+    outage_wait_s: float = Field(default=60.0, ge=0.0)
     on_match: OnMatch = OnMatch.IGNORE
     dedupe: Annotated[DedupeTable | DedupeWindow, Field(discriminator="scope")] = DedupeTable()
 

@@ -11,6 +11,7 @@
     │   ├── CommitConflictError         5   another writer is active; a lost commit is retried by itself
     │   └── CommitOutcomeUnknownError   5   look at the table before retrying
     ├── FinishedWithFailuresError       6   read the report: some parts failed
+    ├── ProcessingError                 1   rows cannot be evaluated, and it is not a few of them: report it
     └── AccountingError                 1   a bug: records do not add up, nothing was published
 
 Messages never hold anything from a record: coordinates, codes, field names of the contract and counts only.
@@ -35,6 +36,7 @@ __all__ = [
     "FinishedWithFailuresError",
     "GuardRefusedError",
     "LazarettoError",
+    "ProcessingError",
     "RecordCode",
     "RuleError",
     "SinkError",
@@ -50,14 +52,22 @@ class LazarettoError(Exception):
         where: the file (with line), dataset, batch or coordinate it happened at.
         remedy: what to do next.
         error_class: the batch-level class for ledger and audit; None where no batch is concerned.
+        passing: it may pass by itself, as an outage does: worth waiting for.
     """
 
     exit_code = 1
     default_class: BatchClass | None = None
 
     def __init__(
-        self, what: str, *, where: str | None = None, remedy: str | None = None, error_class: BatchClass | None = None
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        remedy: str | None = None,
+        error_class: BatchClass | None = None,
+        passing: bool = False,
     ) -> None:
+        self.passing = passing
         self.what = what
         self.where = where
         self.remedy = remedy
@@ -140,6 +150,23 @@ class FinishedWithFailuresError(LazarettoError):
     ) -> None:
         super().__init__(what, where=where, remedy=remedy, error_class=error_class)
         self.report = dict(report or {})
+
+
+class ProcessingError(LazarettoError):
+    """The rows of a batch could not be evaluated, and neither source nor sink is at fault.
+
+    `reason` is the error condition or the class of what Spark raised.
+    """
+
+    exit_code = 1
+    default_class = BatchClass.TRANSIENT
+
+    def __init__(self, what: str, reason: str, *, where: str | None = None) -> None:
+        self.reason = reason
+        super().__init__(
+            f"{what} ({reason})", where=where,
+            remedy="run again; if it stays, look at the Spark log and the newest change of contract or rules",
+        )  # fmt: skip
 
 
 class AccountingError(LazarettoError):

@@ -26,8 +26,11 @@ from lazaretto.commit import (
 )
 from lazaretto.errors import BatchRejectedError, ConfigurationError
 from lazaretto.jobs.dataset import Dataset
+from lazaretto.jobs.guard import check_tables
+from lazaretto.jobs.micro_batches import log_result
+from lazaretto.jobs.outage import through_outages
+from lazaretto.jobs.restart import accept_loss
 from lazaretto.jobs.run import Run
-from lazaretto.jobs.stream import log_result
 from lazaretto.sources import Manifest, Verified, manifest_envelope, read_manifest, refuse_files, verify
 
 
@@ -38,14 +41,20 @@ def run_manifest(
     run: Run,
     *,
     acceptance: Acceptance | None = None,
+    accept_gap: str | None = None,
     on_step: OnStep = ignore,
 ) -> BatchResult:
     """Load the files of a manifest, all or none.
+
+    Args:
+        acceptance: lets this batch through the gate once.
+        accept_gap: the reason for which rows that a table has lost since may stay lost.
 
     Raises:
         ConfigurationError: the manifest is not sound, or is another dataset's.
         BatchRejectedError: a file is not what the manifest promised (it is then kept in `quarantine_files/`), or the
             policy refused the batch; nothing landed, and the ledger says why.
+        GuardRefusedError: a table was taken back to an older version than the ledger's.
         SourceError, SinkError: run again when the cause is gone.
     """
     manifest = read_manifest(manifest_file)
@@ -63,7 +72,14 @@ def run_manifest(
         log_result(run, dataset.name, done)
         return done
     with dataset.lease(spark, run, "batch"):
-        return _load(spark, dataset, manifest, batch, run, acceptance, on_step)
+        if accept_gap is not None:
+            accept_loss(spark, dataset, run, accept_gap)
+        else:
+            check_tables(spark, dataset.tables, dataset.name)
+        return through_outages(
+            lambda: _load(spark, dataset, manifest, batch, run, acceptance, on_step), run, dataset=dataset.name,
+            patience_s=dataset.settings.outage_wait_s,
+        )  # fmt: skip
 
 
 def _load(

@@ -21,8 +21,9 @@ from lazaretto.jobs.batch import run_manifest
 from lazaretto.jobs.broker import LocalBroker
 from lazaretto.jobs.dataset import open_dataset
 from lazaretto.jobs.demo_events import landing_events, manifest_events
+from lazaretto.jobs.micro_batches import StreamReport
 from lazaretto.jobs.run import Run
-from lazaretto.jobs.stream import StreamReport, run_stream
+from lazaretto.jobs.stream import run_stream
 
 _MARK = ".lazaretto-demo"
 _FILES = 4

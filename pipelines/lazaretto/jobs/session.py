@@ -52,6 +52,8 @@ _LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",
     "spark.ui.retainedTasks": "1",
+    # A record on which a pattern overflows the stack fails its task, and is then isolated; it must not end the process.
+    "spark.executor.killOnFatalError.depth": "0",
 }
 
 

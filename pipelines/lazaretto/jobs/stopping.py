@@ -29,6 +29,10 @@ class StopSwitch:
         """Begin no further batch."""
         self._asked.set()
 
+    def wait(self, seconds: float) -> bool:
+        """Sleep, at most so long; whether a stop was asked for."""
+        return self._asked.wait(seconds)
+
     @property
     def asked(self) -> bool:
         return self._asked.is_set()

@@ -40,7 +40,8 @@ KNOWN_KEYS: frozenset[str] = frozenset(
         "quarantine_version", "attempt", "signal", "exit_code", "next_action", "already_committed",
         # how many, how long
         "records_read", "records_valid", "records_invalid", "records_inserted", "records_updated", "records_duplicate",
-        "records_quarantined", "records_filtered", "inserted", "updated", "landed", "duplicate", "conflict", "batches",
+        "records_quarantined", "records_filtered", "records_isolated", "gap", "inserted", "updated", "landed",
+        "duplicate", "conflict", "batches",
         "files", "files_before", "files_after", "bytes", "bytes_before", "bytes_after", "duration_s", "retry_after_s",
         # what went wrong
         "error", "error_class", "error_type", "remedy", "stack_hash", "dropped_keys",

@@ -6,7 +6,7 @@ from lazaretto.sources.envelope import COORDINATE, ENVELOPE, ENVELOPE_DDL, envel
 from lazaretto.sources.failures import as_source_error
 from lazaretto.sources.inflate import InflateCap
 from lazaretto.sources.kafka import kafka_envelope, read_kafka_range, read_kafka_stream
-from lazaretto.sources.kafka_check import KafkaExtent, check_kafka, kafka_extent
+from lazaretto.sources.kafka_check import TopicState, check_kafka, is_compacted
 from lazaretto.sources.landing import (
     check_landing,
     ignored_files,
@@ -25,9 +25,9 @@ __all__ = [
     "ENVELOPE_DDL",
     "FileProblem",
     "InflateCap",
-    "KafkaExtent",
     "Manifest",
     "ManifestFile",
+    "TopicState",
     "Verified",
     "VerifiedFile",
     "as_source_error",
@@ -35,8 +35,8 @@ __all__ = [
     "check_landing",
     "envelope_differences",
     "ignored_files",
+    "is_compacted",
     "kafka_envelope",
-    "kafka_extent",
     "keeps_ascii",
     "landing_envelope",
     "landing_name",

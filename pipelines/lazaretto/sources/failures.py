@@ -20,6 +20,7 @@ class _Sign:
     remedy: str
     error_class: BatchClass | None
     guard: bool = False
+    passing: bool = False
 
 
 _SIGNS = (
@@ -63,6 +64,7 @@ _SIGNS = (
         "the broker does not answer",
         "check that it runs and that `source.bootstrap_servers` is right, run again",
         BatchClass.UPSTREAM_UNAVAILABLE,
+        passing=True,
     ),
 )
 # Spark writes the path percent-encoded, so it ends at the first blank
@@ -89,5 +91,7 @@ def as_source_error(exc: BaseException, *, where: str | None = None) -> SourceEr
             kind = GuardRefusedError if sign.guard else SourceError
             file = _FILE.search(text)
             place = ": ".join(p for p in (where, unquote(file.group(1)) if file else None) if p)
-            return kind(sign.what, where=place or None, remedy=sign.remedy, error_class=sign.error_class)
+            return kind(
+                sign.what, where=place or None, remedy=sign.remedy, error_class=sign.error_class, passing=sign.passing
+            )  # fmt: skip
     return None

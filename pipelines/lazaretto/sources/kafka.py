@@ -28,10 +28,14 @@ _OURS = frozenset(
 )
 
 
-def read_kafka_stream(spark: SparkSession, source: KafkaSource) -> DataFrame:
+def read_kafka_stream(spark: SparkSession, source: KafkaSource, starting: Mapping[int, int] | None = None) -> DataFrame:
     """The topic as a stream of Kafka's own columns; give each micro-batch to `kafka_envelope`.
 
-    Where it begins is decided by `starting_offsets` for a new checkpoint only, later by the checkpoint.
+    Where it begins is decided by `starting`, else by `starting_offsets`, for a new checkpoint only; later by the
+    checkpoint.
+
+    Args:
+        starting: partition -> the offset of its first record, for every partition there is.
 
     Raises:
         ConfigurationError: an option of the source is not one that may be set.
@@ -40,7 +44,7 @@ def read_kafka_stream(spark: SparkSession, source: KafkaSource) -> DataFrame:
         spark.readStream.format("kafka")
         .options(**_options(source))
         .option("subscribe", source.topic)
-        .option("startingOffsets", source.starting_offsets)
+        .option("startingOffsets", _offsets(source.topic, starting) if starting else source.starting_offsets)
         .option("maxOffsetsPerTrigger", source.max_offsets_per_trigger)
         .load()
     )

@@ -1,23 +1,23 @@
-"""Is the broker there, and does it have the topic: asked before Spark is, because Spark's answer takes minutes."""
+"""Is the broker there, and what does it have of the topic: asked before Spark is, whose answer takes minutes."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
-    AdminClient,
-    ConfigResource,
-    OffsetSpec,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import ConfigResource as _ConfigResource  # type: ignore[attr-defined]  # not declared
+from confluent_kafka.admin import OffsetSpec as _OffsetSpec  # type: ignore[attr-defined]  # exported, not declared
+from confluent_kafka.admin import ResourceType as _ResourceType  # type: ignore[attr-defined]
 
 from lazaretto.config import KafkaSource
 from lazaretto.errors import SourceError
 from lazaretto.sources.kafka import client_options
+
+_EARLIEST, _LATEST = _OffsetSpec.earliest(), _OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 # Of the security settings of Kafka's Java client, these mean the same to librdkafka.
 _SHARED = frozenset(
@@ -34,10 +34,23 @@ _LOGIN = re.compile(
 )
 
 
-def check_kafka(source: KafkaSource, timeout_s: float = 10.0) -> int:
-    """The topic's number of partitions; does not create the topic.
+@dataclass(frozen=True)
+class TopicState:
+    """What a broker has of a topic.
 
-    Returns 0 without asking where the connection needs what only a Java client can read (key stores, other logins).
+    Attributes:
+        topic_id: names this topic for ever; one that is made anew under the same name has another.
+        retained: partition -> (offset of the oldest record that is there, offset of the next record to come).
+    """
+
+    topic_id: str
+    retained: Mapping[int, tuple[int, int]]
+
+
+def check_kafka(source: KafkaSource, timeout_s: float = 10.0) -> TopicState | None:
+    """What the broker has of the topic; does not create it.
+
+    Returns None without asking where the connection needs what only a Java client can read (key stores, other logins).
 
     Raises:
         SourceError: nobody answers within `timeout_s`, the broker refuses us, or it has no such topic.
@@ -45,62 +58,39 @@ def check_kafka(source: KafkaSource, timeout_s: float = 10.0) -> int:
     """
     config = _librdkafka(source)
     if config is None:
-        return 0
+        return None
     where = f"topic {source.topic} at {source.bootstrap_servers}"
     try:
         admin = AdminClient(config, logger=_SILENT)
         asked = admin.describe_topics(TopicCollection([source.topic]), request_timeout=timeout_s)
-        return len(asked[source.topic].result(timeout=timeout_s + 1).partitions)
+        found = asked[source.topic].result(timeout=timeout_s + 1)
+        numbers = [p.id for p in found.partitions]
+        low, high = (_offsets(admin, source.topic, numbers, spec, timeout_s) for spec in (_EARLIEST, _LATEST))
+        return TopicState(str(found.topic_id), {n: (low[n], high[n]) for n in numbers})
     except (KafkaException, TimeoutError, ValueError) as exc:
         raise _refusal(exc, where) from exc
 
 
-@dataclass(frozen=True)
-class KafkaExtent:
-    """What of each partition asked about the broker still has: offsets from `first` on and before `after`.
-
-    A partition that the topic does not have is in neither. `is_compacted`: single records go before `first` does.
-    """
-
-    first: dict[int, int]
-    after: dict[int, int]
-    is_compacted: bool
-
-
-def kafka_extent(source: KafkaSource, partitions: Iterable[int], timeout_s: float = 10.0) -> KafkaExtent | None:
-    """Where the partitions begin and end by now.
-
-    Returns None where the connection needs what only a Java client can read (key stores, other logins).
-
-    Raises:
-        SourceError: as `check_kafka`.
-        ConfigurationError: an option of the source may not be set.
-    """
+def is_compacted(source: KafkaSource, timeout_s: float = 10.0) -> bool:
+    """Whether the topic drops single records by itself; False where we may not ask, or cannot."""
     config = _librdkafka(source)
     if config is None:
-        return None
-    where = f"topic {source.topic} at {source.bootstrap_servers}"
-    there = check_kafka(source, timeout_s)
-    asked = [TopicPartition(source.topic, number) for number in sorted(set(partitions)) if number < there]
+        return False
     try:
         admin = AdminClient(config, logger=_SILENT)
-        found: list[dict[int, int]] = []
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
-            answers = admin.list_offsets(dict.fromkeys(asked, spec), request_timeout=timeout_s) if asked else {}
-            found.append({at.partition: each.result(timeout=timeout_s + 1).offset for at, each in answers.items()})
-        return KafkaExtent(found[0], found[1], _is_compacted(admin, source.topic, timeout_s))
-    except (KafkaException, TimeoutError, ValueError) as exc:
-        raise _refusal(exc, where) from exc
-
-
-def _is_compacted(admin: AdminClient, topic: str, timeout_s: float) -> bool:
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    try:
+        resource = _ConfigResource(_ResourceType.TOPIC, source.topic)
         [answer] = admin.describe_configs([resource], request_timeout=timeout_s).values()
         return "compact" in str(answer.result(timeout=timeout_s + 1)["cleanup.policy"].value)
-    except (KafkaException, TimeoutError, KeyError):
-        # whoever may read a topic need not be allowed to ask how it is kept; most topics are not compacted
+    except (KafkaException, TimeoutError, ValueError, KeyError):
+        # whoever may read a topic need not be allowed to ask how it is kept
         return False
+
+
+def _offsets(
+    admin: AdminClient, topic: str, partitions: list[int], spec: _OffsetSpec, timeout_s: float
+) -> dict[int, int]:
+    asked = admin.list_offsets({TopicPartition(topic, n): spec for n in partitions}, request_timeout=timeout_s)
+    return {where.partition: int(future.result(timeout=timeout_s + 1).offset) for where, future in asked.items()}
 
 
 def _refusal(exc: Exception, where: str) -> SourceError:
@@ -117,7 +107,7 @@ def _refusal(exc: Exception, where: str) -> SourceError:
         return SourceError("this is no name for a topic", where=where, remedy="mend `source.topic`")
     return SourceError(
         f"the broker does not answer ({name})", where=where,
-        remedy="check that it runs and that `source.bootstrap_servers` is right, run again",
+        remedy="check that it runs and that `source.bootstrap_servers` is right, run again", passing=True,
     )  # fmt: skip
 
 

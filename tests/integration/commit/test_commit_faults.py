@@ -6,9 +6,11 @@ import pytest
 import stamina
 from pyspark.sql import functions as F
 
-from lazaretto.commit import bronze
+from lazaretto.commit import Moment, Step, TableRef, bronze
+from lazaretto.commit.history import newest
 from lazaretto.contracts import Contract, Field, Kind
 from lazaretto.errors import AccountingError, CommitConflictError, ConfigurationError, SinkError, SourceError
+from lazaretto.observe.maintenance import optimize
 
 
 def test_the_source_fails(lake, rec, tmp_path, spark):
@@ -23,17 +25,6 @@ def test_the_source_fails(lake, rec, tmp_path, spark):
     assert caught.value.exit_code == 4
     assert "parquet" not in str(caught.value)
     assert lake.ledger("status", "error_class", "records_read") == [("failed", "upstream_unavailable", None)]
-
-
-def test_screening_fails_on_a_value(lake, rec):
-    def explode(frame):
-        return frame.withColumn("payload_bytes", F.expr("cast(concat('secret-', event_id) as bigint)"))
-
-    with pytest.raises(SinkError) as caught:
-        lake.run([rec("a", 1)], screen=explode)
-    assert "CAST_INVALID_INPUT" in str(caught.value)
-    assert "secret" not in str(caught.value)
-    assert "secret" not in str(lake.ledger("next_action"))
 
 
 @pytest.mark.parametrize(
@@ -102,3 +93,55 @@ def test_a_race_lost_for_ever(lake, rec, monkeypatch):
     with stamina.set_testing(True, attempts=2), pytest.raises(CommitConflictError):
         lake.run([rec("a", 1)])
     assert lake.ledger("status", "error_class") == [("failed", "sink_failure")]
+
+
+@pytest.mark.parametrize(("table", "ends"), [("quarantine", "failed"), ("bronze", "failed"), ("ledger", "committed")])
+def test_a_commit_whose_answer_is_lost(lake, rec, bad, monkeypatch, table, ends):
+    """The commit is there, and nobody was told: the next attempt recognises it as its own."""
+    lake.run([rec("a", 1)], "b0")
+    records = [rec("b", 2), bad(None, 3), rec("a", 4)]
+    append, merge = TableRef.append, bronze.merge
+    lost = []
+
+    def and_lose_the_answer(wanted):
+        if wanted == table and not lost:
+            lost.append(wanted)
+            raise SinkError("the connection was closed")
+
+    def lossy_append(self, rows, **more):
+        append(self, rows, **more)
+        and_lose_the_answer({"ingestion_status": "ledger"}.get(self.title, self.title))
+
+    def lossy_merge(*args):
+        merge(*args)
+        and_lose_the_answer("bronze")
+
+    monkeypatch.setattr(TableRef, "append", lossy_append)
+    monkeypatch.setattr(bronze, "merge", lossy_merge)
+    with pytest.raises(SinkError, match="the connection was closed"):
+        lake.run(records)
+    versions = {t: newest(lake.spark, t).version for t in (lake.bronze_table, lake.tables.quarantine)}
+    assert ("b1", ends) in lake.ledger("batch_id", "status")
+    result = lake.run(records)
+    assert (result.records_inserted, result.records_quarantined, result.records_duplicate) == (1, 1, 1)
+    assert result.already_committed == (table == "ledger")
+    assert [row[0] for row in lake.bronze()] == ["a", "b"]
+    assert lake.quarantine() == [(3, "MALFORMED")]
+    again = {t: newest(lake.spark, t).version for t in versions}
+    assert again[lake.tables.quarantine] == versions[lake.tables.quarantine], "held once"
+    assert (again[lake.bronze_table] == versions[lake.bronze_table]) == (table != "quarantine"), "landed once"
+    assert lake.ledger("batch_id", "status").count(("b1", "committed")) == 1
+
+
+def test_compaction_in_the_middle_of_a_batch(lake, rec, bad):
+    for n in range(2):
+        lake.run([rec(f"e{n}", n), bad(None, 10 + n)], f"b{n}")
+
+    def compact(step, info):
+        if (step, info["when"]) in ((Step.QUARANTINE, Moment.BEFORE), (Step.BRONZE, Moment.BEFORE)):
+            assert any(table.changed for table in optimize(lake.spark, lake.tables)) or step is Step.BRONZE
+
+    result = lake.run([rec("e0", 20), rec("e2", 2), bad(None, 22)], "b2", on_step=compact)
+    assert (result.records_inserted, result.records_duplicate, result.records_quarantined) == (1, 1, 1)
+    assert [row[0] for row in lake.bronze()] == ["e0", "e1", "e2"]
+    assert [row[0] for row in lake.quarantine()] == [10, 11, 22]

@@ -1,4 +1,4 @@
-"""A batch that was refused before a single record was read: the ledger and the audit say why."""
+"""Ledger rows of what holds no records: a batch refused before one was read, a stream begun anew."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from pyspark.sql import SparkSession
 
 from lazaretto.commit import ledger_table
 from lazaretto.commit.audit_table import AuditEntry, audit
+from lazaretto.commit.history import current_version
 from lazaretto.commit.model import Batch, BatchResult, Status
 from lazaretto.commit.schema import ensure_audit, ensure_ledger
 from lazaretto.commit.tables import Tables
 from lazaretto.errors import BatchClass
 
+_NONE = ledger_table.Counts(0, 0, 0, 0, 0, 0, 0)
 NEXT_ACTION = "have the refused files sent again, with a manifest that supersedes this one"
 
 
@@ -63,7 +65,7 @@ def record_refusal(
         details={"error_class": error_class.value},
     )
     audit(spark, tables, [entry])
-    counts = ledger_table.Counts(0, 0, 0, 0, 0, 0, 0)
+    counts = _NONE
     row = ledger_table.LedgerRow(
         batch=batch,
         status=Status.REJECTED,
@@ -74,5 +76,56 @@ def record_refusal(
         source_range=json.dumps({"ranges": [], "declared": declared}, ensure_ascii=False, sort_keys=True),
         error_class=error_class.value,
         next_action=f"{reason}; {NEXT_ACTION}",
+    )
+    ledger_table.write(spark, tables, row)
+
+
+def record_restart(
+    spark: SparkSession,
+    tables: Tables,
+    batch: Batch,
+    *,
+    reason: str,
+    operator: str,
+    at: datetime,
+    ruleset: str,
+    schema_id: str,
+    declared: Mapping[str, Any],
+) -> None:
+    """Write an audit row and a committed ledger row without records: from here on the ledger counts anew.
+
+    Args:
+        reason: one line. declared: what of the source is given up, and which versions of the tables were still there.
+
+    Raises:
+        SinkError: a table cannot be read or written.
+    """
+    ensure_ledger(spark, tables)
+    entry = AuditEntry(
+        at=at,
+        operator=operator,
+        action="stream_restarted",
+        dataset=batch.dataset,
+        subject=f"dataset {batch.dataset}",
+        reason=reason,
+        batch_id=batch.batch_id,
+        run_id=batch.run_id,
+        correlation_id=batch.correlation_id,
+        details={"declared": json.dumps(declared, sort_keys=True)},
+        once=batch.batch_id,
+    )
+    audit(spark, tables, [entry])
+    row = ledger_table.LedgerRow(
+        batch=batch,
+        status=Status.COMMITTED,
+        ruleset=ruleset,
+        schema_id=schema_id,
+        counts=_NONE,
+        started_at=batch.started_at,
+        committed_at=at,
+        source_range=json.dumps({"ranges": [], "declared": declared}, ensure_ascii=False, sort_keys=True),
+        bronze_version=current_version(spark, tables.bronze(batch.dataset)),
+        quarantine_version=current_version(spark, tables.quarantine),
+        next_action=reason,
     )
     ledger_table.write(spark, tables, row)
