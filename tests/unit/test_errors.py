@@ -21,6 +21,7 @@ from lazaretto.errors import (
     FinishedWithFailuresError,
     GuardRefusedError,
     LazarettoError,
+    ProcessingError,
     RecordCode,
     RuleError,
     SinkError,
@@ -30,6 +31,7 @@ from lazaretto.errors import (
 EXIT_CODES: dict[type[LazarettoError], int] = {
     LazarettoError: 1,
     AccountingError: 1,
+    ProcessingError: 1,
     ConfigurationError: 2,
     ContractError: 2,
     RuleError: 2,

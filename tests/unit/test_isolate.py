@@ -41,7 +41,7 @@ def test_it_gives_up_when_everything_fails() -> None:
 
 
 def broken(reason: str) -> ProcessingError:
-    return ProcessingError("the rows could not be staged", reason)
+    return ProcessingError(f"the rows could not be staged ({reason})", reason=reason)
 
 
 def run(outcomes: list[Exception | None]) -> tuple[Isolated, list[float]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -502,3 +504,15 @@ def test_the_fingerprint_ignores_what_cannot_change_a_verdict(read: Read) -> Non
 )
 def test_the_fingerprint_sees_what_can(read: Read, changed: str) -> None:
     assert read(suite(changed)).fingerprint != read(suite(rule(BETWEEN))).fingerprint
+
+
+def test_rules_are_read_by_a_command_without_a_file(repo_root: Path) -> None:
+    """PySpark takes such a process for its doctests and would end it, with exit code 0."""
+    script = (
+        "from pathlib import Path; from lazaretto.contracts import read_contract;"
+        "from lazaretto.rules import read_rules;"
+        "rules = read_rules(Path('dq_rules/orders.yml'), read_contract(Path('conf/contracts/orders.odcs.yaml')));"
+        "print(len(rules.rows) > 0, '__file__' in vars(__import__('__main__')))"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], cwd=repo_root, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("True False\n", 0), done.stderr

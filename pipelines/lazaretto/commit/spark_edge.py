@@ -152,7 +152,10 @@ def edge(doing: str, where: str, *, reads_source: bool = False, evaluates: bool 
                 f"{doing}: a concurrent writer won ({named(exc)})", where=where, remedy="run again"
             ) from exc
         if evaluates and is_of_rows(exc):
-            raise ProcessingError(doing, named(exc), where=where) from exc
+            raise ProcessingError(
+                f"{doing} ({named(exc)})", where=where, reason=named(exc),
+                remedy="run again; if it stays, look at the Spark log and the newest change of contract or rules",
+            ) from exc  # fmt: skip
         raise SinkError(
             f"{doing} ({named(exc)})", where=where, remedy="look at the storage and the Spark log, then run again",
             passing=is_storage_fault(exc),

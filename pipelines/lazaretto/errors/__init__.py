@@ -161,12 +161,17 @@ class ProcessingError(LazarettoError):
     exit_code = 1
     default_class = BatchClass.TRANSIENT
 
-    def __init__(self, what: str, reason: str, *, where: str | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        remedy: str | None = None,
+        error_class: BatchClass | None = None,
+        reason: str = "",
+    ) -> None:
         self.reason = reason
-        super().__init__(
-            f"{what} ({reason})", where=where,
-            remedy="run again; if it stays, look at the Spark log and the newest change of contract or rules",
-        )  # fmt: skip
+        super().__init__(what, where=where, remedy=remedy, error_class=error_class)
 
 
 class AccountingError(LazarettoError):

@@ -5,8 +5,10 @@ Great Expectations takes seconds to import, so it is imported only where a suite
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -29,10 +31,28 @@ _NOT_KWARGS = frozenset(
 _COLUMN_KWARGS = ("column", "column_A", "column_B")
 
 
+@contextmanager
+def _told_from_doctests() -> Iterator[None]:
+    """Around imports of Great Expectations, which import `pyspark.sql.connect`.
+
+    Where the main module is neither a file nor a module (`python -c`, some task runners), that takes the process for
+    its own doctests and, without its optional packages, ends it with exit code 0.
+    """
+    main = sys.modules["__main__"]
+    is_nameless = getattr(main, "__spec__", None) is None and not hasattr(main, "__file__")
+    if is_nameless:
+        main.__file__ = "<command>"
+    try:
+        yield
+    finally:
+        if is_nameless:
+            del main.__file__
+
+
 @cache
 def _registry() -> ModuleType:
     """Great Expectations' registry of expectations, filled."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _told_from_doctests():
         # It imports a module that Python deprecates; nobody who runs a job can mend that.
         warnings.simplefilter("ignore")
         from great_expectations.expectations import core, registry
@@ -104,7 +124,7 @@ def run_batch_rules(rules: RuleSet, valid: DataFrame) -> list[BatchFinding]:
     """
     if not rules.batch:
         return []
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _told_from_doctests():
         # Great Expectations' own deprecations are not the operator's.
         warnings.simplefilter("ignore")
         import great_expectations as gx

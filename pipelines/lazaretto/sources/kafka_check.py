@@ -8,16 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin import ConfigResource as _ConfigResource  # type: ignore[attr-defined]  # not declared
-from confluent_kafka.admin import OffsetSpec as _OffsetSpec  # type: ignore[attr-defined]  # exported, not declared
-from confluent_kafka.admin import ResourceType as _ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, not declared
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 
 from lazaretto.config import KafkaSource
 from lazaretto.errors import SourceError
 from lazaretto.sources.kafka import client_options
 
-_EARLIEST, _LATEST = _OffsetSpec.earliest(), _OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 # Of the security settings of Kafka's Java client, these mean the same to librdkafka.
 _SHARED = frozenset(
@@ -71,26 +73,26 @@ def check_kafka(source: KafkaSource, timeout_s: float = 10.0) -> TopicState | No
         raise _refusal(exc, where) from exc
 
 
-def is_compacted(source: KafkaSource, timeout_s: float = 10.0) -> bool:
-    """Whether the topic drops single records by itself; False where we may not ask, or cannot."""
-    config = _librdkafka(source)
-    if config is None:
-        return False
-    try:
-        admin = AdminClient(config, logger=_SILENT)
-        resource = _ConfigResource(_ResourceType.TOPIC, source.topic)
-        [answer] = admin.describe_configs([resource], request_timeout=timeout_s).values()
-        return "compact" in str(answer.result(timeout=timeout_s + 1)["cleanup.policy"].value)
-    except (KafkaException, TimeoutError, ValueError, KeyError):
-        # whoever may read a topic need not be allowed to ask how it is kept
-        return False
-
-
 def _offsets(
-    admin: AdminClient, topic: str, partitions: list[int], spec: _OffsetSpec, timeout_s: float
+    admin: AdminClient, topic: str, partitions: list[int], spec: OffsetSpec, timeout_s: float
 ) -> dict[int, int]:
     asked = admin.list_offsets({TopicPartition(topic, n): spec for n in partitions}, request_timeout=timeout_s)
     return {where.partition: int(future.result(timeout=timeout_s + 1).offset) for where, future in asked.items()}
+
+
+def is_compacted(source: KafkaSource, timeout_s: float = 10.0) -> bool:
+    """Whether single records of the topic can go before its oldest one does; False where nobody may ask."""
+    config = _librdkafka(source)
+    if config is None:
+        return False
+    resource = ConfigResource(ResourceType.TOPIC, source.topic)
+    try:
+        admin = AdminClient(config, logger=_SILENT)
+        [answer] = admin.describe_configs([resource], request_timeout=timeout_s).values()
+        return "compact" in str(answer.result(timeout=timeout_s + 1)["cleanup.policy"].value)
+    except (KafkaException, TimeoutError, KeyError):
+        # whoever may read a topic need not be allowed to ask how it is kept; most topics are not compacted
+        return False
 
 
 def _refusal(exc: Exception, where: str) -> SourceError:
