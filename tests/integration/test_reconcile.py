@@ -20,7 +20,9 @@ from lazaretto.cli import main as cli
 from lazaretto.config import load_settings
 from lazaretto.errors import ConfigurationError
 from lazaretto.jobs.batch import run_manifest
+from lazaretto.jobs.broker import LocalBroker
 from lazaretto.jobs.reconcile import reconcile
+from lazaretto.jobs.restart import Restart
 from lazaretto.jobs.stream import run_stream
 from lazaretto.observe import Difference, Reconciliation, Standing
 
@@ -73,8 +75,8 @@ def order(event_id: str, amount: int = 1, day: int = 20) -> bytes:
     return json.dumps(event, separators=(",", ":")).encode()
 
 
-def stream(spark: SparkSession, lake: Lake) -> None:
-    run_stream(spark, lake.open(), new_run(), trigger=NOW)
+def stream(spark: SparkSession, lake: Lake, **options: Any) -> None:
+    run_stream(spark, lake.open(), new_run(), trigger=NOW, **options)
 
 
 def produce_in_transaction(topic: Any, values: list[bytes], *, commit: bool) -> None:
@@ -295,7 +297,7 @@ def test_a_manifests_files(spark: SparkSession, world: World, lake: Lake, tmp_pa
 
 
 def test_where_rows_are_replaced_tombstones_skipped_and_records_gone_from_the_topic(
-    spark: SparkSession, topic: Any, tmp_path: Path
+    spark: SparkSession, broker: LocalBroker, topic: Any, tmp_path: Path
 ) -> None:
     lake = small_lake(tmp_path, kafka_source(topic), on_match="update_if_newer", tombstones="filter")
     topic.produce([order("a"), order("b"), None, order("c"), order("c", day=21)], partition=0)
@@ -324,6 +326,13 @@ def test_where_rows_are_replaced_tombstones_skipped_and_records_gone_from_the_to
         future.result(30)
     assert cli.run(["--conf", str(lake.conf), "--json", "reconcile", "orders"]) == 4
 
+    # one that is made anew under the name has offsets that fit, and other records
+    broker.create_topic(topic.name)
+    topic.produce([order("x")] * 8, partition=0)
+    result = ask(spark, lake)
+    assert kinds(result) == {"bronze_total"}
+    assert [(c.source, c.not_read, c.standing) for c in result.places] == [(None, 8, Standing.GONE)]
+
 
 def test_a_landing_folder_taken_twice(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     landing = tmp_path / "landing"
@@ -334,8 +343,7 @@ def test_a_landing_folder_taken_twice(spark: SparkSession, tmp_path: Path, capsy
     (landing / "a.jsonl").write_bytes(order("a") + b"\noops\n" + order("b"))
     (landing / "b.jsonl").write_bytes(order("b") + b"\n" + order("c"))
     stream(spark, lake)
-    shutil.rmtree(lake.root / "checkpoints")
-    stream(spark, lake)
+    stream(spark, lake, restart=Restart())
     (landing / "a.jsonl").unlink()
     (landing / "b.jsonl").write_bytes(order("b") + b"\n" + order("d"))
     result = ask(spark, lake)

@@ -19,13 +19,13 @@ from lazaretto.observe.accounts import (
     Place,
     Range,
     gaps,
+    given_up,
     joined,
     layers,
     published_within,
     read_ranges,
     to_read,
 )
-from lazaretto.observe.comparing import Span, bin_width, bins
 from lazaretto.observe.differences import (
     MEANING,
     Checked,
@@ -37,7 +37,9 @@ from lazaretto.observe.differences import (
     judge,
     twice,
 )
-from lazaretto.observe.reconcile import Reconciliation, places_of
+from lazaretto.observe.places import places_of
+from lazaretto.observe.reconcile import Reconciliation
+from lazaretto.observe.spans import Span, bin_width, bins
 
 AT = Place("kafka", "orders", "0")
 OTHER = Place("kafka", "orders", "1")
@@ -125,6 +127,21 @@ def test_from_is_within_and_to_is_not() -> None:
     assert [a.batch_id for a in published_within(batches, NOON + hour, None)] == ["1", "2"]
     assert [a.batch_id for a in published_within(batches, None, NOON + hour)] == ["0"]
     assert [a.batch_id for a in published_within(batches, None, None)] == ["0", "1", "2"]
+
+
+def test_batches_whose_loss_a_later_restart_has_accepted() -> None:
+    def batch(name: str, bronze: int, held: int | None = None) -> Account:
+        return replace(account(name), bronze_version=bronze, quarantine_version=held)
+
+    def restart(**kept: int | None) -> Account:
+        return replace(account("restart", kind="restart"), declared={"kept": kept})
+
+    before = [batch("1", 1), batch("2", 2, 1), batch("3", 3, 2)]
+    assert given_up(before) == set()
+    assert given_up([*before, restart(bronze_version=None, quarantine_version=None)]) == set()
+    assert given_up([*before, restart(bronze_version=2)]) == {"3"}
+    assert given_up([*before, restart(quarantine_version=0), batch("4", 9, 9)]) == {"2", "3"}
+    assert given_up([*before, restart(bronze_version=1), batch("4", 2), restart(bronze_version=5)]) == {"2", "3"}
 
 
 def test_ranges_of_the_ledger() -> None:
@@ -239,7 +256,7 @@ def test_sums_of_a_place_and_what_is_told() -> None:
     assert (place.duplicate, place.filtered, place.not_read, place.differing) == (2, 1, 5, 2)
     assert place.standing is Standing.GONE
     assert places_of(each, [], filters=False)[0].duplicate == 3
-    result = Reconciliation("orders", 2, places, (lost, gap), 7)
+    result = Reconciliation("orders", 2, 0, places, (lost, gap), 7)
     assert _told(result) == "2 differences (1 lost, 1 uncovered) batch c at kafka/orders/0 and 1 more"
     document = json.loads(json.dumps(as_dict(result)))
     assert document["ok"] is False

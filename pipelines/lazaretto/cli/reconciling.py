@@ -66,6 +66,7 @@ def as_dict(result: Reconciliation) -> dict[str, Any]:
     return {
         "dataset": result.dataset,
         "batches": result.batches,
+        "given_up": result.given_up,
         "ranges": [_place_as_dict(each) for each in result.places],
         "hashes_compared": result.hashes,
         "differences": [_difference_as_dict(each) for each in result.differences],
@@ -83,6 +84,8 @@ def print_reconciliation(context: Context, result: Reconciliation) -> None:
     out = context.console
     noun = "batch" if result.batches == 1 else "batches"
     out.print(f"{result.dataset}: {result.batches:,} committed {noun}, {result.hashes:,} records compared by hash")
+    if result.given_up:
+        out.print(f"{result.given_up:,} more are left out: a table has lost their rows, and that was accepted")
     table = Table()
     table.add_column("partition", overflow="fold")
     for heading in ("in the source", "in the ledger", "bronze", "quarantine", "duplicate", "filtered", "difference"):

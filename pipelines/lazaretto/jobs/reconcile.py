@@ -15,11 +15,20 @@ from lazaretto.commit import BatchKind, Tables
 from lazaretto.config import DatasetSettings, FilesSource, KafkaSource, OnMatch, Settings, Tombstones
 from lazaretto.errors import BatchClass, ConfigurationError
 from lazaretto.observe import Reconciliation
-from lazaretto.observe.accounts import Account, Interval, Place, committed_accounts, layers, published_within
+from lazaretto.observe.accounts import (
+    Account,
+    Interval,
+    Place,
+    committed_accounts,
+    given_up,
+    layers,
+    published_within,
+)
 from lazaretto.observe.differences import Difference, DifferenceKind, Reach, Standing
 from lazaretto.observe.reconcile import Question, compare
 from lazaretto.sources import (
     Manifest,
+    TopicState,
     check_kafka,
     check_landing,
     is_compacted,
@@ -78,8 +87,11 @@ def reconcile(
     given = [read_manifest(path) for path in manifests]
     tables = Tables.of(settings)
     say("reading the ledger")
-    everyone = committed_accounts(spark, tables, name)
+    ledger = committed_accounts(spark, tables, name)
+    lost = given_up(ledger)
+    everyone = [account for account in ledger if not account.is_restart and account.batch_id not in lost]
     chosen = published_within(everyone, since, until)
+    topic = _topic(dataset, chosen, say)
     question = Question(
         dataset=name,
         chosen=chosen,
@@ -87,9 +99,11 @@ def reconcile(
         updates=dataset.on_match is OnMatch.UPDATE_IF_NEWER,
         filters=dataset.tombstones is Tombstones.FILTER,
         sample=sample,
+        earlier=_of_an_earlier_topic(dataset, everyone, topic),
+        given_up=len(published_within([a for a in ledger if a.batch_id in lost], since, until)),
     )
     with tempfile.TemporaryDirectory(prefix="lazaretto-reconcile-") as inbox:
-        found = _sources(spark, dataset, question, _of_batches(given, name, chosen), Path(inbox), say)
+        found = _sources(spark, dataset, question, topic, _of_batches(given, name, chosen), Path(inbox), say)
         source = reduce(DataFrame.unionAll, found.envelopes) if found.envelopes else None
         result = compare(spark, tables, question, source, found.reaches, say=say)
     return replace(result, differences=(*found.differences, *result.differences))
@@ -129,6 +143,7 @@ def _sources(
     spark: SparkSession,
     dataset: DatasetSettings,
     question: Question,
+    topic: TopicState | None,
     given: Mapping[str, Manifest],
     inbox: Path,
     say: Callable[[str], None],
@@ -149,8 +164,7 @@ def _sources(
         else:  # of a source that the dataset had before
             found.refuse([place], Standing.NOT_COMPARED)
     if streamed and isinstance(source, KafkaSource):
-        say(f"asking the broker for topic {source.topic}")
-        _from_kafka(spark, source, streamed, found)
+        _from_kafka(spark, source, topic, streamed, found)
     elif streamed and isinstance(source, FilesSource):
         _from_landing(spark, source, streamed, found)
     for account in question.chosen:
@@ -165,22 +179,42 @@ def _stream_of(source: KafkaSource | FilesSource) -> tuple[str, str]:
     return ("kafka", source.topic) if isinstance(source, KafkaSource) else ("files", landing_name(source))
 
 
-def _from_kafka(spark: SparkSession, source: KafkaSource, reads: _Reads, found: _Found) -> None:
-    """What the topic still has. Spark fails on offsets that are gone, so the broker is asked for the bounds first."""
-    topic = check_kafka(source)
-    sparse = is_compacted(source)
+def _topic(dataset: DatasetSettings, chosen: Iterable[Account], say: Callable[[str], None]) -> TopicState | None:
+    """What the broker has of the topic; not asked when no chosen batch has read it."""
+    source = dataset.source
+    if not isinstance(source, KafkaSource):
+        return None
+    if not any(each.place[:2] == _stream_of(source) for account in chosen for each in account.ranges):
+        return None
+    say(f"asking the broker for topic {source.topic}")
+    return check_kafka(source)
+
+
+def _of_an_earlier_topic(
+    dataset: DatasetSettings, oldest_first: Sequence[Account], topic: TopicState | None
+) -> frozenset[str]:
+    """Batches of a topic that was deleted and made anew under its name: its offsets mean other records now."""
+    source = dataset.source
+    if not isinstance(source, KafkaSource):
+        return frozenset()
+    of_topic = [a for a in oldest_first if a.topic_id is not None and a.declared.get("topic") == source.topic]
+    if not of_topic:
+        return frozenset()
+    now = topic.topic_id if topic is not None else of_topic[-1].topic_id
+    return frozenset(account.batch_id for account in of_topic if account.topic_id != now)
+
+
+def _from_kafka(
+    spark: SparkSession, source: KafkaSource, topic: TopicState | None, reads: _Reads, found: _Found
+) -> None:
+    """What the topic still has. Spark fails on offsets that are gone, so what is read is cut to those that are not."""
     within: dict[Place, list[Interval]] = {}
+    sparse = topic is not None and is_compacted(source)
     for place, intervals in reads.items():
         # a partition that the topic does not have ends before it begins
-        reach = Reach(sparse=sparse)
-        if topic is not None:
-            low, high = topic.retained.get(int(place.partition), (0, 0))
-            reach = Reach(low, high, sparse=sparse)
-        found.reaches[place] = reach
-        cut = [
-            (max(start, reach.first), end if reach.after is None else min(end, reach.after - 1))
-            for start, end in intervals
-        ]
+        first, after = topic.retained.get(int(place.partition), (0, 0)) if topic is not None else (0, None)
+        found.reaches[place] = Reach(first, after, sparse=sparse)
+        cut = [(max(start, first), end if after is None else min(end, after - 1)) for start, end in intervals]
         within[place] = [(start, end) for start, end in cut if start <= end]
     for layer in layers(within):
         start = {int(place.partition): first for place, (first, _) in layer.items()}

@@ -8,7 +8,8 @@ from lazaretto.observe.differences import Difference, DifferenceKind, Standing
 from lazaretto.observe.held import Group, HeldRecord, Violation, groups, held_records, show, trend
 from lazaretto.observe.logs import KNOWN_KEYS, LogFormat, configure_logging, get_logger
 from lazaretto.observe.maintenance import OptimizeResult, optimize
-from lazaretto.observe.reconcile import PlaceCounts, Reconciliation
+from lazaretto.observe.places import PlaceCounts
+from lazaretto.observe.reconcile import Reconciliation
 from lazaretto.observe.status import LedgerEntry, batch_status
 from lazaretto.observe.text import decoded, printable
 

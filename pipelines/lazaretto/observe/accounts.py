@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -22,6 +22,8 @@ from lazaretto.observe.times import known, micros
 
 PARTS = ("inserted", "updated", "duplicate", "quarantined", "filtered")
 """What the records that were read became; together they are all of them."""
+
+_VERSIONS = ("bronze_version", "quarantine_version")
 
 
 class Place(NamedTuple):
@@ -53,6 +55,7 @@ class Account:
         read: number of records. parts: what they became, by the names of `PARTS`.
         ranges: where they stood; empty, too, where the ledger's JSON cannot be read.
         declared: what the source said it hands over; for a manifest its files.
+        bronze_version, quarantine_version: of the tables, which have this batch's rows since then.
     """
 
     batch_id: str
@@ -62,11 +65,24 @@ class Account:
     parts: Mapping[str, int]
     ranges: tuple[Range, ...]
     declared: Mapping[str, Any] = field(default_factory=dict)
+    bronze_version: int | None = None
+    quarantine_version: int | None = None
 
     @property
     def landed(self) -> int:
         """Rows that this batch has written to bronze."""
         return self.parts["inserted"] + self.parts["updated"]
+
+    @property
+    def topic_id(self) -> str | None:
+        """Of the topic that was read, where it is known: one that is made anew has another."""
+        named = self.declared.get("topic_id")
+        return str(named) if named else None
+
+    @property
+    def is_restart(self) -> bool:
+        """It holds no records: a stream was begun anew."""
+        return self.kind == BatchKind.RESTART.value
 
     @property
     def is_replay(self) -> bool:
@@ -87,7 +103,7 @@ def committed_accounts(spark: SparkSession, tables: Tables, dataset: str) -> lis
         rows = (
             ledger(spark, tables)
             .where(mine & F.col("committed_at").isNotNull())
-            .select("batch_id", "kind", micros("committed_at"), "source_range", *counts)
+            .select("batch_id", "kind", micros("committed_at"), "source_range", *_VERSIONS, *counts)
             .collect()
         )
     found = []
@@ -95,7 +111,8 @@ def committed_accounts(spark: SparkSession, tables: Tables, dataset: str) -> lis
         ranges, declared = read_ranges(row["source_range"])
         parts = {part: int(row[f"records_{part}"] or 0) for part in PARTS}
         at = known(row["committed_at"])
-        found.append(Account(row["batch_id"], row["kind"], at, int(row["records_read"] or 0), parts, ranges, declared))
+        read, versions = int(row["records_read"] or 0), (row[name] for name in _VERSIONS)
+        found.append(Account(row["batch_id"], row["kind"], at, read, parts, ranges, declared, *versions))
     return sorted(found, key=lambda account: (account.committed_at, account.batch_id))
 
 
@@ -116,6 +133,22 @@ def read_ranges(source_range: str | None) -> tuple[tuple[Range, ...], Mapping[st
     except (ValueError, TypeError, KeyError, AttributeError):
         return (), {}
     return ranges, declared if isinstance(declared, dict) else {}
+
+
+def given_up(oldest_first: Sequence[Account]) -> set[str]:
+    """Batches whose rows a table has lost (it was taken back), where a later restart has accepted that."""
+    lost: set[str] = set()
+    limits: dict[str, int] = {}
+    for account in reversed(oldest_first):
+        if account.is_restart:
+            kept = account.declared.get("kept") or {}
+            for name in _VERSIONS:
+                version = kept.get(name)
+                if version is not None:
+                    limits[name] = min(version, limits.get(name, version))
+        elif any((getattr(account, name) or 0) > limit for name, limit in limits.items()):
+            lost.add(account.batch_id)
+    return lost
 
 
 def published_within(accounts: Iterable[Account], since: datetime | None, until: datetime | None) -> list[Account]:

@@ -15,27 +15,13 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lazaretto.observe.accounts import Interval, Place, Range
+from lazaretto.observe.accounts import Interval, Place
 from lazaretto.observe.differences import SHOWN, Seen
+from lazaretto.observe.spans import Span, bin_width, bins
 
 _SOURCE, _BRONZE, _REPLAYED, _HELD = range(4)
 _NO_BATCH = -1
-_MOST_BINS = 200_000
-
-
-@dataclass(frozen=True)
-class Span:
-    """A range of positions to ask about: a batch's, or with `batch_id` None one that no batch covers."""
-
-    batch_id: str | None
-    place: Place
-    start: int
-    end: int
-
-    @classmethod
-    def of(cls, batch_id: str, each: Range) -> Span:
-        """The range as that batch's."""
-        return cls(batch_id, each.place, each.start, each.end)
+_FOREIGN = -2
 
 
 @dataclass(frozen=True)
@@ -55,19 +41,6 @@ class Changed:
     at: Positions
 
 
-def bin_width(spans: Sequence[Span]) -> int:
-    """How many positions share a bin, so that the spans together touch only a few times as many bins as there are."""
-    positions = sum(span.end - span.start + 1 for span in spans)
-    return max(1, -(-positions // max(1, min(len(spans), _MOST_BINS))))
-
-
-def bins(spans: Sequence[Span], width: int) -> Iterator[tuple[int, int]]:
-    """(index of the span, number of a bin it touches): a record at `position` is in bin `position // width`."""
-    for index, span in enumerate(spans):
-        for number in range(span.start // width, span.end // width + 1):
-            yield index, number
-
-
 @contextmanager
 def side_by_side(
     spark: SparkSession,
@@ -77,6 +50,7 @@ def side_by_side(
     *,
     reads: Mapping[Place, list[Interval]],
     batches: Iterable[str],
+    foreign: Iterable[str] = (),
     share: float,
 ) -> Iterator[SideBySide]:
     """Lay out source and tables; evaluated at the first question, dropped at the end.
@@ -86,12 +60,14 @@ def side_by_side(
         bronze, held: the dataset's rows of the two tables.
         reads: the places and positions that are asked about.
         batches: every id that may be asked about or come up in an answer.
+        foreign: batches of an earlier topic of the same name: their coordinates are of other records.
         share: of all coordinates, how many get a hash to compare; 0.0 to 1.0.
     """
     parts = {place: number for number, place in enumerate(reads)}
     numbers = {batch: number for number, batch in enumerate(dict.fromkeys(batches))}
     places = F.broadcast(_frame(spark, _PARTS, [(number, *place) for place, number in parts.items()]))
-    ids = F.broadcast(_frame(spark, "batch_id STRING, batch INT", list(numbers.items())))
+    known = [*numbers.items(), *((batch, _FOREIGN) for batch in foreign)]
+    ids = F.broadcast(_frame(spark, "batch_id STRING, batch INT", known))
     ends = [position for intervals in reads.values() for each in intervals for position in each]
 
     def within(position: str) -> Column:
@@ -115,6 +91,7 @@ def side_by_side(
     own_hash = F.sha2("payload", 256)
     kept = kept.select(row(F.lit(_HELD), F.col("batch_id"), F.col("payload_sha256"), own_hash, no_mark))
     rows = landed.unionByName(kept).join(ids, "batch_id", "left").drop("batch_id")
+    rows = rows.where(~F.col("batch").eqNullSafe(_FOREIGN))
     if source is not None:
         sent = source.withColumnRenamed("source", "at")
         hashed = F.sha2("value", 256)

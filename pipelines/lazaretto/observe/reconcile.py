@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,17 +12,20 @@ from pyspark.sql import functions as F
 from lazaretto.commit import Tables
 from lazaretto.commit.schema import QUARANTINE, columns
 from lazaretto.commit.spark_edge import edge
-from lazaretto.observe.accounts import Account, Interval, Place, gaps, to_read
-from lazaretto.observe.comparing import Changed, SideBySide, Span, side_by_side
+from lazaretto.observe.accounts import Account, Interval, Place, Range, gaps, to_read
+from lazaretto.observe.comparing import Changed, SideBySide, side_by_side
 from lazaretto.observe.differences import (
     Checked,
     Difference,
     DifferenceKind,
     Reach,
+    Seen,
     Standing,
     judge,
     twice,
 )
+from lazaretto.observe.places import PlaceCounts, places_of
+from lazaretto.observe.spans import Span
 
 _BRONZE = """_source STRUCT<system STRING, stream STRING, partition STRING, position BIGINT>, _batch_id STRING,
     _payload_sha256 STRING, _replay_id STRING"""
@@ -31,39 +34,14 @@ _MOST_NAMED = 500
 
 
 @dataclass(frozen=True)
-class PlaceCounts:
-    """One partition of a source, all chosen batches that read it taken together. Counts are records.
-
-    Attributes:
-        source: in the source, summed over the ranges that were read; None when none was. ledger: by the ledger.
-        bronze, quarantine: of these batches, in the table.
-        duplicate: in the source and in no table of its batch (under `update_if_newer` also what was replaced since);
-            filtered: those of them that have no value, where the dataset skips these. None when nothing was read.
-        not_read: by the ledger, in ranges the source does not have any more, or that were not compared.
-        differing: that a difference of this place is about.
-        standing: of its ranges, the worst.
-    """
-
-    place: Place
-    start: int
-    end: int
-    source: int | None
-    ledger: int
-    bronze: int
-    quarantine: int
-    duplicate: int | None
-    filtered: int | None
-    not_read: int
-    differing: int
-    standing: Standing
-
-
-@dataclass(frozen=True)
 class Reconciliation:
-    """What came out. `hashes` is the number of records whose hashes were compared; `batches` were looked at."""
+    """What came out. `hashes` is the number of records whose hashes were compared; `batches` were looked at;
+    `given_up` were not: a table has lost their rows, and somebody has accepted that.
+    """
 
     dataset: str
     batches: int
+    given_up: int
     places: tuple[PlaceCounts, ...]
     differences: tuple[Difference, ...]
     hashes: int
@@ -82,7 +60,8 @@ class Question:
         updates: `on_match: update_if_newer`, so that rows of a batch can be replaced later.
         filters: `tombstones: filter`.
         sample: how many records to compare by hash; 0 for all.
-        is_whole: every batch of the dataset is chosen.
+        earlier: ids of batches that have read an earlier topic of the same name.
+        given_up: how many batches are left out, because their loss was accepted.
     """
 
     dataset: str
@@ -91,15 +70,26 @@ class Question:
     updates: bool
     filters: bool
     sample: int
+    earlier: frozenset[str] = frozenset()
+    given_up: int = 0
 
     @property
     def is_whole(self) -> bool:
+        """Whether every batch of the dataset is chosen."""
         return len(self.chosen) == len(self.everyone)
+
+    @property
+    def between(self) -> dict[Place, list[Interval]]:
+        """Positions between the chosen batches that no committed batch covers."""
+        return gaps(self._of_now(self.chosen), self._of_now(self.everyone))
 
     @property
     def reads(self) -> dict[Place, list[Interval]]:
         """The positions to read of each place."""
-        return to_read(self.chosen, gaps(self.chosen, self.everyone))
+        return to_read(self._of_now(self.chosen), self.between)
+
+    def _of_now(self, accounts: Sequence[Account]) -> list[Account]:
+        return [account for account in accounts if account.batch_id not in self.earlier]
 
 
 def compare(
@@ -129,10 +119,9 @@ def compare(
         held_rows = _count(held, "batch_id", chosen, question.is_whole)
 
     reads = question.reads
-    batches = [account for account in chosen if not account.is_replay]
+    batches = [a for a in chosen if not a.is_replay and a.batch_id not in question.earlier]
     spans = [Span.of(account.batch_id, each) for account in batches for each in account.ranges]
-    between = gaps(question.chosen, question.everyone)
-    uncovered = [Span(None, place, *each) for place, intervals in between.items() for each in intervals]
+    uncovered = [Span(None, place, *each) for place, intervals in question.between.items() for each in intervals]
     expected = sum(each.records for account in batches for each in account.ranges)
     # Some in the sample will be in no table, and some coordinates are luckier than others: twice as many, and a few.
     positions = sum(end - start + 1 for intervals in reads.values() for start, end in intervals)
@@ -142,15 +131,24 @@ def compare(
         edge("source and tables could not be compared", f"dataset {question.dataset}", reads_source=True),
         side_by_side(
             spark, source, bronze, held,
-            reads=reads, batches=(account.batch_id for account in question.everyone), share=share,
+            reads=reads, batches=(a.batch_id for a in question.everyone if a.batch_id not in question.earlier),
+            foreign=question.earlier, share=share,
         ) as sides,
     ):  # fmt: skip
         say(f"comparing {expected:,} records of {len(reads)} partitions by coordinate")
         seen = iter(sides.seen(spans) if spans else ())
+
+        def spans_of(account: Account) -> list[tuple[Range, Reach, Seen]]:
+            if account.is_replay:
+                return []
+            if account.batch_id in question.earlier:
+                return [(each, Reach(refused=Standing.GONE), Seen()) for each in account.ranges]
+            return [(each, reaches[each.place], next(seen)) for each in account.ranges]
+
         checked = [
             Checked(
                 account=account,
-                spans=[] if account.is_replay else [(each, reaches[each.place], next(seen)) for each in account.ranges],
+                spans=spans_of(account),
                 bronze_rows=landed_rows[account.batch_id],
                 held_rows=held_rows[account.batch_id],
                 updates=question.updates,
@@ -174,53 +172,8 @@ def compare(
     found += [
         Difference(DifferenceKind.CHANGED, c.batch_id, c.place, None, None, c.at.records, c.at.first) for c in changed
     ]
-    return Reconciliation(
-        question.dataset, len(chosen), places_of(checked, found, question.filters), tuple(found), hashes
-    )
-
-
-def places_of(checked: Iterable[Checked], found: Iterable[Difference], filters: bool) -> tuple[PlaceCounts, ...]:
-    """The sums for each place, in order."""
-    differing: Counter[Place] = Counter()
-    for difference in found:
-        if difference.place is not None:
-            differing[difference.place] += max(1, difference.records)
-    made: dict[Place, PlaceCounts] = {}
-    order = list(Standing)
-    for each in checked:
-        for span, reach, seen in each.spans:
-            standing = reach.of(span)
-            read = standing in (Standing.READ, Standing.PARTLY_GONE, Standing.ENDS_BEFORE)
-            empty = seen.empty if filters else 0
-            one = PlaceCounts(
-                place=span.place, start=span.start, end=span.end, source=seen.source if read else None,
-                ledger=span.records, bronze=seen.bronze, quarantine=seen.held,
-                duplicate=seen.neither - empty if read else None, filtered=empty if read else None,
-                not_read=0 if standing is Standing.READ else max(0, span.records - seen.source),
-                differing=differing[span.place], standing=standing,
-            )  # fmt: skip
-            old = made.get(span.place)
-            made[span.place] = one if old is None else _sum(old, one, order)
-    return tuple(made[place] for place in sorted(made))
-
-
-def _sum(old: PlaceCounts, new: PlaceCounts, order: list[Standing]) -> PlaceCounts:
-    def known(left: int | None, right: int | None) -> int | None:
-        return right if left is None else left + (right or 0)
-
-    return replace(
-        old,
-        start=min(old.start, new.start),
-        end=max(old.end, new.end),
-        source=known(old.source, new.source),
-        ledger=old.ledger + new.ledger,
-        bronze=old.bronze + new.bronze,
-        quarantine=old.quarantine + new.quarantine,
-        duplicate=known(old.duplicate, new.duplicate),
-        filtered=known(old.filtered, new.filtered),
-        not_read=old.not_read + new.not_read,
-        standing=max(old.standing, new.standing, key=order.index),
-    )
+    places = places_of(checked, found, question.filters)
+    return Reconciliation(question.dataset, len(chosen), question.given_up, places, tuple(found), hashes)
 
 
 def _with_positions(
