@@ -167,7 +167,7 @@ def whereabouts(lake: Path, life: Life) -> str:
     if not stages:
         return "between batches"
     have = {file.name for file in stages[0].iterdir()} if stages[0].exists() else set()
-    for file, step in (("probe.json", "quarantine, bronze, ledger"), ("gate.json", "probe"), ("manifest.json", "gate")):
+    for file, step in (("probe.json", "writing tables"), ("gate.json", "probe"), ("manifest.json", "gate")):
         if file in have:
             return step
     return "stage"

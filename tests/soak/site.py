@@ -62,7 +62,9 @@ class Site:
         from confluent_kafka.cimpl import NewPartitions
 
         total = self.partitions() + more
-        self._admin().create_partitions([NewPartitions(TOPIC, total)])[TOPIC].result(timeout=30)
+        # held until the answer is there: the client ends with its last reference
+        admin = self._admin()
+        admin.create_partitions([NewPartitions(TOPIC, total)])[TOPIC].result(timeout=30)
         return total
 
     def start_broker(self) -> None:
