@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MAKEFLAGS += --no-print-directory
-# Each of the two has a session and a broker of its own, and takes whole files of tests.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
+# Each of the two has a session and a broker of its own, and takes whole files of tests, the longest (the crashes) first.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast lint soak kills lock clean
