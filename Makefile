@@ -5,8 +5,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MAKEFLAGS += --no-print-directory
-# Each of the two has a session and a broker of its own, and takes whole files of tests, the longest (the crashes) first.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast lint soak kills lock clean
@@ -21,10 +19,10 @@ demo: $(VENV)/.jars  ## Run the whole story on this machine
 	@$(BIN)/lazaretto demo
 
 test: setup lint  ## Everything: lint, then every test
-	@$(BIN)/python -m pytest $(SIDE_BY_SIDE)
+	@$(BIN)/python -m pytest
 
 test-fast: setup  ## tests/unit and tests/spark
-	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/unit tests/spark
+	@$(BIN)/python -m pytest tests/unit tests/spark
 
 lint: setup  ## ruff, mypy, import-linter
 	@$(BIN)/ruff check .
