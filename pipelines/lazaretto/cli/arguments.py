@@ -14,9 +14,8 @@ def known(context: Context, dataset: str | None) -> str | None:
     Raises:
         ConfigurationError: the configuration has no dataset of this name.
     """
-    if dataset is not None and dataset not in context.settings.datasets:
-        names = ", ".join(sorted(context.settings.datasets)) or "none"
-        raise ConfigurationError(f"no dataset {dataset!r}", where=context.settings.origin, remedy=f"one of: {names}")
+    if dataset is not None:
+        context.settings.dataset(dataset)
     return dataset
 
 

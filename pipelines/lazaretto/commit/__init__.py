@@ -8,7 +8,7 @@ from lazaretto.commit.frozen import frozen_batches
 from lazaretto.commit.gate import GateCheck
 from lazaretto.commit.history import kept_version
 from lazaretto.commit.lease import job_lease
-from lazaretto.commit.ledger_table import ledger, read_published
+from lazaretto.commit.ledger_table import committed, ledger, read_published
 from lazaretto.commit.model import (
     Acceptance,
     Batch,
@@ -48,6 +48,7 @@ __all__ = [
     "Verdict",
     "audit",
     "columns_of",
+    "committed",
     "committed_result",
     "frozen_batches",
     "ignore",

@@ -14,6 +14,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lazaretto.commit.schema import columns
 from lazaretto.commit.screened import Verdict, screened_ddl
 from lazaretto.commit.spark_edge import edge
 from lazaretto.contracts import Contract
@@ -38,9 +39,9 @@ class Span:
     start: int
     end: int
 
-    def holds(self, source: str = "source") -> Column:
+    def holds(self) -> Column:
         """Whether a row is one of them."""
-        s = F.col(source)
+        s = F.col("source")
         return (
             (s["system"] == F.lit(self.system))
             & (s["stream"] == F.lit(self.stream))
@@ -83,12 +84,11 @@ class Isolated:
             "warnings": F.array(),
             "degraded": F.array(),
         }
-        schema = envelope.sparkSession.createDataFrame([], screened_ddl(contract)).schema
         kept = ("source", "key", "headers", "source_time")
         return envelope.where(self._are_ours()).select(
             *(
                 (F.col(c.name) if c.name in kept else values.get(c.name, F.lit(None)).cast(c.dataType)).alias(c.name)
-                for c in schema
+                for c in columns(screened_ddl(contract))
             )
         )
 

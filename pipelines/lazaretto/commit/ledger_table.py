@@ -108,7 +108,7 @@ def write(spark: SparkSession, tables: Tables, row: LedgerRow) -> None:
 def committed_row(spark: SparkSession, tables: Tables, dataset: str, batch_id: str) -> Row | None:
     """The ledger's row that says this batch is committed, or None."""
     with edge("the ledger could not be read", str(tables.ingestion_status)):
-        found = _committed(spark, tables, dataset).where(F.col("batch_id") == batch_id)
+        found = committed(spark, tables, dataset).where(F.col("batch_id") == batch_id)
         # Times stay in the JVM: Python cannot hold all that Spark can.
         rows = found.drop("started_at", "committed_at").collect()
     return rows[0] if rows else None
@@ -149,7 +149,7 @@ def read_published(spark: SparkSession, tables: Tables, dataset: str) -> DataFra
         )
     with edge("the ledger could not be read", str(tables.ingestion_status)):
         newest = (
-            _committed(spark, tables, dataset)
+            committed(spark, tables, dataset)
             .where(F.col("bronze_version").isNotNull())
             .agg(F.max(F.struct("committed_at", "bronze_version")).getField("bronze_version").alias("version"))
             .collect()
@@ -158,6 +158,7 @@ def read_published(spark: SparkSession, tables: Tables, dataset: str) -> DataFra
     return bronze.read(spark).limit(0) if version is None else bronze.read(spark, version)
 
 
-def _committed(spark: SparkSession, tables: Tables, dataset: str) -> DataFrame:
+def committed(spark: SparkSession, tables: Tables, dataset: str) -> DataFrame:
+    """The ledger's rows of a dataset's committed batches."""
     mine = (F.col("dataset") == dataset) & (F.col("status") == Status.COMMITTED.value)
     return ledger(spark, tables).where(mine)

@@ -13,11 +13,10 @@ from lazaretto.commit import ledger_table
 from lazaretto.commit.audit_table import AuditEntry, audit
 from lazaretto.commit.history import current_version
 from lazaretto.commit.model import Batch, BatchResult, Status
-from lazaretto.commit.schema import ensure_audit, ensure_ledger
+from lazaretto.commit.schema import ensure_ledger
 from lazaretto.commit.tables import Tables
 from lazaretto.errors import BatchClass
 
-_NONE = ledger_table.Counts(0, 0, 0, 0, 0, 0, 0)
 NEXT_ACTION = "have the refused files sent again, with a manifest that supersedes this one"
 
 
@@ -50,34 +49,11 @@ def record_refusal(
     Raises:
         SinkError: a table cannot be written.
     """
-    ensure_ledger(spark, tables)
-    ensure_audit(spark, tables)
-    entry = AuditEntry(
-        at=at,
-        operator=operator,
-        action="batch_rejected",
-        dataset=batch.dataset,
-        subject=f"batch {batch.batch_id}",
-        reason=reason,
-        batch_id=batch.batch_id,
-        run_id=batch.run_id,
-        correlation_id=batch.correlation_id,
-        details={"error_class": error_class.value},
-    )
-    audit(spark, tables, [entry])
-    counts = _NONE
-    row = ledger_table.LedgerRow(
-        batch=batch,
-        status=Status.REJECTED,
-        ruleset=ruleset,
-        schema_id=schema_id,
-        counts=counts,
-        started_at=batch.started_at,
-        source_range=json.dumps({"ranges": [], "declared": declared}, ensure_ascii=False, sort_keys=True),
-        error_class=error_class.value,
-        next_action=f"{reason}; {NEXT_ACTION}",
-    )
-    ledger_table.write(spark, tables, row)
+    _write_down(
+        spark, tables, batch, Status.REJECTED, action="batch_rejected", subject=f"batch {batch.batch_id}",
+        reason=reason, operator=operator, at=at, declared=declared, details={"error_class": error_class.value},
+        ruleset=ruleset, schema_id=schema_id, error_class=error_class.value, next_action=f"{reason}; {NEXT_ACTION}",
+    )  # fmt: skip
 
 
 def record_restart(
@@ -100,32 +76,42 @@ def record_restart(
     Raises:
         SinkError: a table cannot be read or written.
     """
-    ensure_ledger(spark, tables)
-    entry = AuditEntry(
-        at=at,
-        operator=operator,
-        action="stream_restarted",
-        dataset=batch.dataset,
-        subject=f"dataset {batch.dataset}",
-        reason=reason,
-        batch_id=batch.batch_id,
-        run_id=batch.run_id,
-        correlation_id=batch.correlation_id,
-        details={"declared": json.dumps(declared, sort_keys=True)},
-        once=batch.batch_id,
-    )
-    audit(spark, tables, [entry])
-    row = ledger_table.LedgerRow(
-        batch=batch,
-        status=Status.COMMITTED,
-        ruleset=ruleset,
-        schema_id=schema_id,
-        counts=_NONE,
-        started_at=batch.started_at,
-        committed_at=at,
-        source_range=json.dumps({"ranges": [], "declared": declared}, ensure_ascii=False, sort_keys=True),
+    _write_down(
+        spark, tables, batch, Status.COMMITTED, action="stream_restarted", subject=f"dataset {batch.dataset}",
+        reason=reason, operator=operator, at=at, declared=declared,
+        details={"declared": json.dumps(declared, sort_keys=True)}, once=batch.batch_id,
+        ruleset=ruleset, schema_id=schema_id, next_action=reason, committed_at=at,
         bronze_version=current_version(spark, tables.bronze(batch.dataset)),
         quarantine_version=current_version(spark, tables.quarantine),
-        next_action=reason,
-    )
-    ledger_table.write(spark, tables, row)
+    )  # fmt: skip
+
+
+def _write_down(
+    spark: SparkSession,
+    tables: Tables,
+    batch: Batch,
+    status: Status,
+    *,
+    action: str,
+    subject: str,
+    reason: str,
+    operator: str,
+    at: datetime,
+    declared: Mapping[str, Any],
+    details: Mapping[str, str],
+    once: str = "",
+    **row: Any,
+) -> None:
+    """The audit's row, then the ledger's, of which `row` are further columns."""
+    ensure_ledger(spark, tables)
+    entry = AuditEntry(
+        at=at, operator=operator, action=action, dataset=batch.dataset, subject=subject, reason=reason,
+        batch_id=batch.batch_id, run_id=batch.run_id, correlation_id=batch.correlation_id, details=details, once=once,
+    )  # fmt: skip
+    audit(spark, tables, [entry])
+    source_range = json.dumps({"ranges": [], "declared": declared}, ensure_ascii=False, sort_keys=True)
+    counts = ledger_table.Counts(0, 0, 0, 0, 0, 0, 0)
+    ended = ledger_table.LedgerRow(
+        batch, status, counts=counts, started_at=batch.started_at, source_range=source_range, **row
+    )  # fmt: skip
+    ledger_table.write(spark, tables, ended)

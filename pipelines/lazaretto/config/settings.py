@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
+from lazaretto.errors import ConfigurationError
+
 _NAME = re.compile(r"^[a-z][a-z0-9_]{0,63}$")
 _SQL_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")
 
@@ -160,6 +162,18 @@ class Settings(_Frozen):
             if not _NAME.fullmatch(name):
                 raise ValueError(f"dataset {name!r}: lower-case letters, digits and underscores, a letter first")
         return value
+
+    def dataset(self, name: str) -> DatasetSettings:
+        """A dataset's settings.
+
+        Raises:
+            ConfigurationError: there is none of this name.
+        """
+        found = self.datasets.get(name)
+        if found is None:
+            known = ", ".join(sorted(self.datasets)) or "none"
+            raise ConfigurationError(f"no dataset {name!r}", where=self.origin, remedy=f"one of: {known}")
+        return found
 
     @property
     def files_root(self) -> Path:

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from lazaretto.commit import Acceptance, Batch, BatchResult, OnStep, Policy, Tables, ignore, job_lease, run_batch
 from lazaretto.config import DatasetSettings, Settings, Tombstones
 from lazaretto.contracts import Contract, read_contract
-from lazaretto.errors import ConfigurationError
 from lazaretto.jobs.run import Run
 from lazaretto.rules import RuleSet, read_rules, run_batch_rules, verify_rules
 from lazaretto.screening import Screening, screen
@@ -89,10 +88,7 @@ def open_dataset(settings: Settings, name: str) -> Dataset:
         ConfigurationError: no such dataset, or its settings do not fit the contract.
         ContractError, RuleError: the file is named, with the line where it can be told.
     """
-    chosen = settings.datasets.get(name)
-    if chosen is None:
-        known = ", ".join(sorted(settings.datasets)) or "none"
-        raise ConfigurationError(f"no dataset {name!r}", where=settings.origin, remedy=f"one of: {known}")
+    chosen = settings.dataset(name)
     contract = read_contract(chosen.contract)
     rules = read_rules(chosen.rules, contract)
     screening = Screening(

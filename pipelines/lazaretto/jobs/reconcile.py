@@ -112,10 +112,7 @@ def reconcile(
 def _checked(
     settings: Settings, name: str, since: datetime | None, until: datetime | None, sample: int
 ) -> DatasetSettings:
-    dataset = settings.datasets.get(name)
-    if dataset is None:
-        names = ", ".join(sorted(settings.datasets)) or "none"
-        raise ConfigurationError(f"no dataset {name!r}", where=settings.origin, remedy=f"one of: {names}")
+    dataset = settings.dataset(name)
     if since is not None and until is not None and since >= until:
         raise ConfigurationError("--from is not before --to", remedy="nothing lies between: give other times")
     if sample < 0:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lazaretto.commit import BatchKind, Status, Tables, ledger
+from lazaretto.commit import BatchKind, Tables, committed
 from lazaretto.commit.spark_edge import edge
 from lazaretto.jobs.checkpoint import Offsets
 
@@ -50,7 +50,7 @@ def standing(spark: SparkSession, tables: Tables, dataset: str) -> Standing:
         number = F.regexp_extract("batch_id", _NUMBERED, 2).try_cast("bigint")
         order = F.struct("committed_at", number)
         groups = (
-            _committed(spark, tables, dataset)
+            committed(spark, tables, dataset)
             .groupBy(
                 "kind",
                 F.when(F.col("kind") == BatchKind.STREAM.value, F.regexp_extract("batch_id", _NUMBERED, 1)).alias("q"),
@@ -96,7 +96,7 @@ def covered(
     """
     with edge("the ledger could not be read", str(tables.ingestion_status)):
         rows = (
-            _committed(spark, tables, dataset)
+            committed(spark, tables, dataset)
             .where(F.col("kind").isin(BatchKind.STREAM.value, BatchKind.RESTART.value))
             .orderBy(F.desc("committed_at"))
             .select("kind", "source_range", "bronze_version", "quarantine_version")
@@ -180,8 +180,3 @@ def _above(version: int | None, limit: int | None) -> bool:
 def _lower(one: int | None, other: int | None) -> int | None:
     known = [limit for limit in (one, other) if limit is not None]
     return min(known, default=None)
-
-
-def _committed(spark: SparkSession, tables: Tables, dataset: str) -> DataFrame:
-    mine = (F.col("dataset") == dataset) & (F.col("status") == Status.COMMITTED.value)
-    return ledger(spark, tables).where(mine)

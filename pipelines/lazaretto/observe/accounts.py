@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lazaretto.commit import BatchKind, Status, Tables, ledger
+from lazaretto.commit import BatchKind, Tables, committed
 from lazaretto.commit.spark_edge import edge
 from lazaretto.observe.times import known, micros
 
@@ -98,11 +98,10 @@ def committed_accounts(spark: SparkSession, tables: Tables, dataset: str) -> lis
         SinkError: the ledger cannot be read.
     """
     with edge("the ledger could not be read", str(tables.ingestion_status)):
-        mine = (F.col("dataset") == dataset) & (F.col("status") == Status.COMMITTED.value)
         counts = ["records_read", *(f"records_{part}" for part in PARTS)]
         rows = (
-            ledger(spark, tables)
-            .where(mine & F.col("committed_at").isNotNull())
+            committed(spark, tables, dataset)
+            .where(F.col("committed_at").isNotNull())
             .select("batch_id", "kind", micros("committed_at"), "source_range", *_VERSIONS, *counts)
             .collect()
         )
